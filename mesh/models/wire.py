@@ -1,0 +1,115 @@
+"""Bodies of HTTP requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+from mesh.models.base import Asked, Filed, Id, Line
+from mesh.models.tasks import Priority
+
+
+class TaskRequest(Asked):
+    """Body of `POST /task`."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"title": "Code Review Queue", "priority": "high"},
+                {"title": "Sum up the outage", "needs": ["infrastructure"], "owner": "any", "from": "chief"},
+            ]
+        },
+    )
+
+    title: Line
+    type: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")] = "task"
+    description: Annotated[str, StringConstraints(max_length=100_000)] = ""
+    priority: Priority = Priority.NORMAL
+    estimated_minutes: float | None = Field(default=None, gt=0, le=100_000, allow_inf_nan=False)
+    outputs: list[Line] = Field(default=[], max_length=50)
+    needs: list[Line] = Field(default=[], max_length=50)
+    skill: Line | None = None
+    input: dict[str, Any] = {}
+    blocked_by: list[Id] = Field(default=[], max_length=100)
+    owner: str | None = None
+    from_: str | None = Field(default=None, alias="from")
+    id: Id | None = None
+    approval: bool = False
+    effects: Literal["none", "external"] = "none"
+
+
+class PingStatus(Asked):
+    """What an agent tells of itself in a ping (protocol document, section 2)."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+    task_queue_length: int = Field(default=0, ge=0)
+    current_task: str | None = None
+    last_completed_task: str | None = None
+    context_tokens: int = Field(default=0, ge=0)
+    errors24h: int = Field(default=0, ge=0, alias="errors24h")
+
+
+class PingRequest(Asked):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "from": "devops",
+                    "timestamp": "2026-02-17T10:00:00.000Z",
+                    "myStatus": {"taskQueueLength": 3, "currentTask": "monitoring-setup", "errors24h": 0},
+                }
+            ]
+        },
+    )
+
+    from_: str | None = Field(default=None, alias="from")
+    timestamp: str | None = None
+    my_status: PingStatus = PingStatus()
+
+
+class PingAnswer(Filed):
+    status: str
+    task_queue_length: int
+    current_task: str | None
+    concerns: list[str]
+    needs_help: bool
+
+
+class ReviewRequest(Asked):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"from": "devops", "checkResults": {"taskQueueNotEmpty": False, "noRepeatedErrors": True}}]
+        },
+    )
+
+    from_: str | None = Field(default=None, alias="from")
+    check_results: dict[Line, bool] = Field(max_length=50)
+
+
+class ReviewAnswer(Filed):
+    acknowledged: bool
+    actions: list[str]
+
+
+class WakeRequest(Asked):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"from": "devops", "reason": "check"}]},
+    )
+
+    from_: str | None = Field(default=None, alias="from")
+    reason: Annotated[str, StringConstraints(max_length=1000)] = ""

@@ -1,0 +1,90 @@
+"""Roles: what an agent is and can do by itself. A role of one's own is a file `agents/<id>.py`.
+
+from mesh import Agent, Report
+
+agent = Agent("coder", persona="You build and test.")
+
+@agent.skill("Code Review Queue")
+async def review(context) -> Report: ...
+
+app = agent.app
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from mesh.service.skill_context import SkillContext
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a skill found: Markdown for people, the files it wrote, and the facts that it rests on.
+
+    `remember` is kept for the next run (`context.recall`), once the task has really ended.
+    """
+
+    text: str
+    files: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    remember: dict[str, Any] = field(default_factory=dict)
+
+
+Skill = Callable[["SkillContext"], Awaitable[Report]]
+
+
+class Agent:
+    """A role: an id, a persona, and skills by the titles of the tasks that they do.
+
+    Skills are coroutines on the agent's event loop: heavy computing belongs in `asyncio.to_thread`, programs in
+    `context.run`. Each must be harmless to run again: a task whose agent died runs anew.
+    """
+
+    def __init__(self, id: str, *, persona: str = "") -> None:
+        self.id = id
+        self.persona = persona
+        self.skills: dict[str, Skill] = {}
+
+    def skill(self, title: str) -> Callable[[Skill], Skill]:
+        """Register a coroutine `(context) -> Report` for tasks with this title."""
+
+        def register(function: Skill) -> Skill:
+            assert title not in self.skills, f"two skills of {self.id} are called {title!r}"
+            self.skills[title] = function
+            return function
+
+        return register
+
+    def find_skill(self, title: str) -> str | None:
+        """The skill's own title, found without regard to case, or None."""
+        wanted = title.strip().casefold()
+        return next((known for known in self.skills if known.casefold() == wanted), None)
+
+    @cached_property
+    def app(self) -> FastAPI:
+        """The agent's ASGI application; its lifespan is the agent's life. Root and speed come from the
+        environment (`MESH_ROOT`, `MESH_TICK_SECONDS`)."""
+        from mesh.service.api import standalone_app
+
+        return standalone_app(self)
+
+
+def load(agent: str, persona: str | None = None) -> Agent:
+    """The role of an agent: its module in `agents/`, else one without skills that has `persona`.
+
+    A module that is broken raises what it raises: an agent must not start with half of its skills.
+    """
+    name = f"agents.{agent.replace('-', '_')}"
+    if importlib.util.find_spec(name) is None:
+        return Agent(agent, persona=persona or "")
+    role = importlib.import_module(name).agent
+    assert isinstance(role, Agent), f"{name}.agent is not a mesh.Agent"
+    return role

@@ -1,0 +1,193 @@
+"""The file operations that the store is built from, one method each: the seam under `files.py`.
+
+`PosixDisk` is the real one. Tests put a fake in its place that records every step, forgets what was not flushed,
+or fails the n-th call; both pass the same contract suite. Paths are plain strings: joining them is on hot paths.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import NamedTuple, Protocol
+
+
+class Signature(NamedTuple):
+    """Tells whether a file was changed or replaced since it was last looked at."""
+
+    inode: int
+    mtime_ns: int
+    size: int
+
+
+class Disk(Protocol):
+    """Raises OSError as the operating system does; nothing is durable before it is flushed."""
+
+    def create(self, path: str) -> int:
+        """Open a file for writing that must not exist yet (mode 600); returns a descriptor."""
+        ...
+
+    def write(self, fd: int, data: bytes) -> None: ...
+
+    def flush(self, fd: int) -> None: ...
+
+    def close(self, fd: int) -> None: ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add to the end in one piece, creating the file (mode 600) if need be; not flushed."""
+        ...
+
+    def open_existing(self, path: str) -> int:
+        """Open a file for `overwrite`; returns a descriptor."""
+        ...
+
+    def overwrite(self, fd: int, data: bytes) -> None:
+        """Write over the first bytes in place; not flushed, and works on a full disk."""
+        ...
+
+    def truncate(self, path: str) -> None:
+        """Empty a file in place."""
+        ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def link(self, old: str, new: str) -> None: ...
+
+    def symlink(self, target: str, path: str) -> None: ...
+
+    def resolve(self, path: str) -> str:
+        """The file that a link leads to; the path itself if it is no link."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def make_folder(self, path: str) -> None: ...
+
+    def remove_folder(self, path: str) -> None: ...
+
+    def flush_folder(self, path: str) -> None: ...
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, sorted. A missing folder raises FileNotFoundError."""
+        ...
+
+    def signature(self, path: str) -> Signature | None:
+        """None where there is no file. Follows links."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def try_lock(self, path: str) -> int | None:
+        """Take the lock that this file stands for, or None while another holds it. Dies with the process."""
+        ...
+
+    def label_lock(self, handle: int, text: bytes) -> None:
+        """Write into the lock's file who holds it."""
+        ...
+
+    def unlock(self, handle: int) -> None: ...
+
+
+class PosixDisk:
+    """The operating system's files."""
+
+    def create(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, fd: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    def flush(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            parts = []
+            while part := os.read(fd, 1 << 18):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    def append(self, path: str, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self.write(fd, data)
+        finally:
+            os.close(fd)
+
+    def open_existing(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    def overwrite(self, fd: int, data: bytes) -> None:
+        os.pwrite(fd, data, 0)
+
+    def truncate(self, path: str) -> None:
+        os.truncate(path, 0)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def link(self, old: str, new: str) -> None:
+        os.link(old, new, follow_symlinks=False)
+
+    def symlink(self, target: str, path: str) -> None:
+        os.symlink(target, path)
+
+    def resolve(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.mkdir(path, 0o700)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def flush_folder(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def names(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def signature(self, path: str) -> Signature | None:
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return Signature(found.st_ino, found.st_mtime_ns, found.st_size)
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def try_lock(self, path: str) -> int | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def label_lock(self, handle: int, text: bytes) -> None:
+        os.pwrite(handle, text, 0)
+
+    def unlock(self, handle: int) -> None:
+        os.close(handle)

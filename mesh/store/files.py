@@ -1,0 +1,213 @@
+"""The only durable I/O of the mesh.
+
+A change is: temporary under a name of its own, write, flush, rename, flush the folder; only then the call returns.
+Temporaries lie in the process' scratch folder. An agent's is `run/<incarnation>/`, always reached by its path: a
+successor renames that folder away, and from then on the old process can't create, rename or link anything (I8).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from typing import NoReturn
+
+from mesh.errors import DiskFull, DurabilityLost, Fenced, StoreUnavailable
+from mesh.store.disk import Disk
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Files:
+    """Durable writes with one scratch folder. Raises StoreUnavailable and its kinds, never OSError."""
+
+    def __init__(self, disk: Disk, scratch: str) -> None:
+        self.disk = disk
+        self.scratch = scratch
+        self._numbers = itertools.count(1)
+        #: Several processes of one host may share a scratch folder (the command line does).
+        self._prefix = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._lost: str | None = None
+        #: Set by the last write that met a full disk, cleared by the next that didn't.
+        self.full = False
+
+    @property
+    def lost(self) -> str | None:
+        """Why this process may no longer write, or None."""
+        return self._lost
+
+    def read(self, path: str) -> bytes | None:
+        """The content, or None where there is no such file."""
+        try:
+            return self.disk.read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._raise(error, "read", path)
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, hidden ones left out; none where there is no folder."""
+        try:
+            return [name for name in self.disk.names(folder) if not name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            self._raise(error, "list", folder)
+
+    def exists(self, path: str) -> bool:
+        try:
+            return self.disk.signature(path) is not None
+        except OSError as error:
+            self._raise(error, "look at", path)
+
+    def replace(self, path: str, data: bytes, *, keep_last: bool = False) -> None:
+        """Make `path` hold `data`, durably; readers see the old or the new content, whole.
+
+        With `keep_last` the version before stays as `last_copy(path)`: a hard link, so nearly free.
+        """
+        temporary = self._write_temporary(path, data)
+        try:
+            if keep_last:
+                self._keep_last(path)
+            self.disk.rename(temporary, path)
+        except OSError as error:
+            self._drop(temporary)
+            self._raise(error, "replace", path)
+        self._flush_folder(path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Like `replace`, but False (and nothing changed) if `path` is there already."""
+        temporary = self._write_temporary(path, data)
+        try:
+            self.disk.link(temporary, path)
+        except FileExistsError:
+            self._drop(temporary)
+            return False
+        except OSError as error:
+            self._drop(temporary)
+            self._raise(error, "create", path)
+        self._drop(temporary)
+        self._flush_folder(path)
+        return True
+
+    def move(self, old: str, new: str) -> None:
+        """Move a file to another folder; it is in at least one of both at every instant, power cuts included."""
+        self._check()
+        try:
+            self.disk.link(old, new)
+        except OSError as error:
+            self._raise(error, "move", old)
+        self._flush_folder(new)
+        self.remove(old)
+
+    def remove(self, path: str) -> None:
+        """Delete a file, durably; a missing one is fine."""
+        self._check()
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._raise(error, "delete", path)
+        self._flush_folder(path)
+
+    def append(self, path: str, data: bytes) -> None:
+        """Add whole lines to a log, in one piece. Not flushed: a power cut may take the last lines."""
+        try:
+            self.disk.append(path, data)
+        except OSError as error:
+            self._raise(error, "append to", path)
+
+    def make_folders(self, path: str) -> None:
+        """Make a folder (mode 700) and its parents, durably."""
+        try:
+            self.disk.make_folder(path)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            parent = os.path.dirname(path)
+            if parent == path:
+                raise
+            self.make_folders(parent)
+            self.make_folders(path)
+            return
+        except OSError as error:
+            self._raise(error, "make the folder", path)
+        self._flush_folder(path)
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        self._check()
+        name = f"{os.path.basename(path)}.{self._prefix}.{next(self._numbers)}"
+        temporary = f"{self.scratch}/{name}"
+        try:
+            fd = self.disk.create(temporary)
+        except FileNotFoundError:
+            raise Fenced(
+                f"{self.scratch} is gone: a newer incarnation has taken over, and {path} was not written.",
+                file=path,
+            ) from None
+        except OSError as error:
+            self._raise(error, "write", path)
+        try:
+            try:
+                self.disk.write(fd, data)
+                self.disk.flush(fd)
+            finally:
+                self.disk.close(fd)
+        except OSError as error:
+            # Never flushed again: the kernel may have dropped the pages. The temporary goes, nothing changed.
+            self._drop(temporary)
+            self._raise(error, "write", path)
+        self.full = False
+        return temporary
+
+    def _keep_last(self, path: str) -> None:
+        spare = f"{self.scratch}/{os.path.basename(path)}.{self._prefix}.{next(self._numbers)}"
+        try:
+            self.disk.link(path, spare)
+        except FileNotFoundError:
+            return
+        # rename() leaves both names where they are links to one file, so the spare may still be there
+        self.disk.rename(spare, last_copy(path))
+
+    def _flush_folder(self, path: str) -> None:
+        folder = os.path.dirname(path)
+        try:
+            self.disk.flush_folder(folder)
+        except OSError as error:
+            self._lost = f"flushing {folder} failed ({error.strerror})"
+            raise DurabilityLost(
+                f"{path} was changed, but {self._lost}: it may not survive a power cut. "
+                "This process writes no more; check the disk, then restart it.",
+                file=path,
+            ) from error
+
+    def _drop(self, path: str) -> None:
+        try:
+            self.disk.unlink(path)
+        except OSError:
+            return  # a left-over temporary is deleted with its scratch folder
+
+    def _check(self) -> None:
+        if self._lost:
+            raise DurabilityLost(f"{self._lost} earlier; check the disk, then restart this process.")
+
+    def _raise(self, error: OSError, verb: str, path: str) -> NoReturn:
+        if error.errno in FULL:
+            self.full = True
+            raise DiskFull(f"Could not {verb} {path}: the disk is full. Free some space.", file=path) from error
+        if isinstance(error, FileNotFoundError) and not self._scratch_there():
+            raise Fenced(f"A newer incarnation has taken over; could not {verb} {path}.", file=path) from error
+        raise StoreUnavailable(f"Could not {verb} {path}: {error.strerror or error}.", file=path) from error
+
+    def _scratch_there(self) -> bool:
+        try:
+            return self.disk.signature(self.scratch) is not None
+        except OSError:
+            return True  # unknown is not gone
+
+
+def last_copy(path: str) -> str:
+    """Where the version before the present one is kept."""
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.last"

@@ -1,0 +1,75 @@
+"""What the mesh knows: blockers, and notices to the human."""
+
+from __future__ import annotations
+
+from mesh import clock
+from mesh.models import HUMAN, SCHEMA_VERSION, Blocker, Task
+from mesh.store.documents import BLOCKERS, Document, Documents, encode
+from mesh.store.files import Files
+from mesh.store.layout import Layout
+
+
+class Knowledge:
+    def __init__(self, files: Files, documents: Documents, layout: Layout, time: clock.Clock) -> None:
+        self._files = files
+        self._documents = documents
+        self._layout = layout
+        self._time = time
+
+    def blockers(self, *, unresolved: bool = True) -> list[Blocker]:
+        """What stands in somebody's way, oldest first."""
+        document = self._documents.read(self._layout.blockers, BLOCKERS) or BLOCKERS.empty()
+        found = [Blocker.model_validate(entry) for entry in document["blockers"]]
+        return [blocker for blocker in found if not (unresolved and blocker.resolved_at)]
+
+    def add_blocker(self, task: Task) -> None:
+        """Record what a failed task needs; the same task again changes nothing."""
+        blocker = Blocker(
+            id=f"blocker-{task.id}"[:128],
+            agent=task.owner,
+            topic=task.title,
+            description=task.error or "the task failed",
+            needs=task.needs,
+            severity="high" if task.priority.rank <= 1 else "medium",
+            since=clock.iso(self._time.wall()),
+            task_id=task.id,
+        )
+
+        def edit(document: Document) -> None:
+            if all(entry.get("id") != blocker.id for entry in document["blockers"]):
+                document["blockers"].append(blocker.dump())
+
+        self._documents.update(self._layout.blockers, BLOCKERS, edit)
+
+    def resolve_blockers(self, agent: str, topic: str) -> None:
+        """The same work of the same agent succeeded: what stood in its way is gone."""
+        if not any(blocker.agent == agent and blocker.topic == topic for blocker in self.blockers()):
+            return
+        now = clock.iso(self._time.wall())
+
+        def edit(document: Document) -> None:
+            for entry in document["blockers"]:
+                if (entry.get("agent"), entry.get("topic")) == (agent, topic) and not entry.get("resolvedAt"):
+                    entry["resolvedAt"] = now
+
+        self._documents.update(self._layout.blockers, BLOCKERS, edit)
+
+    def notice(self, task: Task) -> None:
+        """Tell the human that a task of theirs has ended: a message file, one an end."""
+        completed = task.status == "completed"
+        end = task.finished_at or task.updated_at
+        type_ = "task_complete" if completed else "task_failed"
+        outcome = {"result": task.result.dump() if task.result else None} if completed else {"error": task.error}
+        message = {
+            "schemaVersion": SCHEMA_VERSION,
+            "id": f"{task.id}-end"[:128],
+            "from": task.owner,
+            "to": HUMAN,
+            "timestamp": end,
+            "type": type_,
+            "priority": task.priority,
+            "payload": {"taskId": task.id, "title": task.title, "status": task.status, **outcome},
+            "requiresAck": False,
+        }
+        name = f"{end.replace(':', '')}-{message['id']}-{type_}.json"
+        self._files.create(f"{self._layout.human_inbox}/{name}", encode(message))

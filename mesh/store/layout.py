@@ -1,0 +1,118 @@
+"""Every path under the root. Plain strings: joining paths is on hot ways."""
+
+from __future__ import annotations
+
+import os
+
+
+class Layout:
+    """The tree of one root (protocol document, section 3, completed)."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.abspath(root)
+        self.agents = f"{self.root}/agents"
+        self.registry = f"{self.agents}/registry.json"
+        self.health = f"{self.agents}/health.json"
+        self.tasks = f"{self.root}/tasks"
+        self.queue = f"{self.tasks}/queue.json"
+        self.active = f"{self.tasks}/active.json"
+        self.completed = f"{self.tasks}/completed"
+        self.failed = f"{self.tasks}/failed"
+        self.templates = f"{self.tasks}/templates.yaml"
+        self.knowledge = f"{self.root}/knowledge"
+        self.decisions = f"{self.knowledge}/decisions.json"
+        self.blockers = f"{self.knowledge}/blockers.json"
+        self.insights = f"{self.knowledge}/insights.json"
+        self.system = f"{self.root}/system"
+        self.clock = f"{self.system}/clock.json"
+        self.locks = f"{self.system}/locks"
+        self.events = f"{self.system}/events.log"
+        self.syncs = f"{self.system}/syncs"
+        self.human = f"{self.system}/human"
+        self.human_inbox = f"{self.human}/inbox"
+        self.quarantine = f"{self.system}/quarantine"
+        self.snapshots = f"{self.system}/snapshots"
+        self.paused = f"{self.system}/paused"
+        self.requests = f"{self.system}/requests"
+        self.scratch = f"{self.system}/scratch"
+        self.log = f"{self.system}/mesh.log"
+        self.registry_good = f"{self.system}/registry.last-good.json"
+        self.supervisor = f"{self.system}/supervisor.json"
+        self.operator_header = f"{self.root}/operator.header"
+
+    def folders(self) -> list[str]:
+        """The folders that every root has, parents first."""
+        return [
+            self.root,
+            self.agents,
+            self.tasks,
+            self.completed,
+            self.failed,
+            self.knowledge,
+            self.system,
+            self.locks,
+            self.syncs,
+            self.human,
+            self.human_inbox,
+            self.quarantine,
+            self.snapshots,
+            self.requests,
+            self.scratch,
+        ]
+
+    def agent(self, agent: str) -> str:
+        return f"{self.agents}/{agent}"
+
+    def state(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/state.json"
+
+    def inbox(self, agent: str) -> str:
+        """The agent's own queue of tasks."""
+        return f"{self.agents}/{agent}/inbox.json"
+
+    def outbox(self, agent: str) -> str:
+        """References to what the agent completed and delegated."""
+        return f"{self.agents}/{agent}/outbox.json"
+
+    def history(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/history.jsonl"
+
+    def summary(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/context-summary.md"
+
+    def memory(self, agent: str) -> str:
+        """What the agent's skills remember from run to run."""
+        return f"{self.agents}/{agent}/memory.json"
+
+    def role(self, agent: str) -> str:
+        """The persona of an agent that has no module of its own."""
+        return f"{self.agents}/{agent}/role.md"
+
+    def beat(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/beat"
+
+    def secret(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/secret"
+
+    def stopped(self, agent: str) -> str:
+        """Stands while the agent is to stay stopped."""
+        return f"{self.agents}/{agent}/stopped"
+
+    def run(self, agent: str) -> str:
+        """One folder an incarnation; the highest number is the present one."""
+        return f"{self.agents}/{agent}/run"
+
+    def inputs(self, agent: str) -> str:
+        """What people put there for the agent's skills."""
+        return f"{self.knowledge}/{agent}"
+
+    def ended(self, task: str) -> tuple[str, str]:
+        """The two places where an ended task may lie: completed, failed."""
+        return f"{self.completed}/{task}.json", f"{self.failed}/{task}.json"
+
+    def alert(self, alert: str) -> str:
+        return f"{self.human}/{alert}.json"
+
+    def relative(self, path: str) -> str:
+        """The path as people name it: from the root, where it lies below it."""
+        return os.path.relpath(path, self.root) if path.startswith(self.root + "/") else path

@@ -1,0 +1,97 @@
+"""File locks with a holder that can be read (protocol document, section 11).
+
+The lock itself is the kernel's (`flock`): it dies with its holder, so nothing stale is ever broken open and a pid
+used again means nothing. The file says in plain JSON who took it last, when, and until when the holder may be
+expected to be done. A lock covers one read-modify-write, and its file is never deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from mesh import clock
+from mesh.errors import LockTimeout, StoreUnavailable
+from mesh.limits import DEFAULT
+from mesh.store.disk import Disk
+
+_LABEL_BYTES = 256
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.01
+
+
+class SleepingClock(clock.Clock, Protocol):
+    """A clock that can also wait, for synchronous code."""
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Locks:
+    """The locks of one root, as one holder takes them."""
+
+    def __init__(self, disk: Disk, folder: str, holder: str, time: SleepingClock) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._time = time
+        self.holder = holder
+        self.wait_s = DEFAULT.lock_wait_s
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Hold the lock called `name`. Raises LockTimeout, naming the holder, after `wait_s` seconds."""
+        path = self.path(name)
+        handle = self._take(path, name)
+        try:
+            yield
+        finally:
+            self._disk.unlock(handle)
+
+    def path(self, name: str) -> str:
+        return f"{self._folder}/{name.replace('/', '.')}.lock"
+
+    def _take(self, path: str, name: str) -> int:
+        pause_s = _FIRST_PAUSE_S
+        deadline = self._time.monotonic() + self.wait_s
+        try:
+            while (handle := self._disk.try_lock(path)) is None:
+                if self._time.monotonic() >= deadline:
+                    raise self._timeout(path, name)
+                self._time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        except OSError as error:
+            raise StoreUnavailable(f"Could not lock {path}: {error.strerror}.", file=path) from error
+        try:
+            self._disk.label_lock(handle, self._label())
+        except OSError:
+            pass  # the label is for people; a full disk must not stop who holds the lock
+        return handle
+
+    def _label(self) -> bytes:
+        now = self._time.wall()
+        label = {
+            "holder": f"{self.holder}-{int(now.timestamp() * 1000)}",
+            "acquired": clock.iso(now),
+            "expires": clock.iso(now + timedelta(seconds=self.wait_s)),
+        }
+        return json.dumps(label).encode().ljust(_LABEL_BYTES - 1) + b"\n"
+
+    def _timeout(self, path: str, name: str) -> LockTimeout:
+        label = read_label(self._disk, path)
+        holder = str(label.get("holder", "an unknown process"))
+        return LockTimeout(
+            f"{name} has been locked for over {self.wait_s:g} s by {holder} (since {label.get('acquired', '?')}); "
+            "if that process hangs, restart it: its lock goes with it.",
+            file=path,
+            holder=holder,
+        )
+
+
+def read_label(disk: Disk, path: str) -> dict[str, Any]:
+    """Who took the lock last: `{holder, acquired, expires}`, empty where it can't be read."""
+    try:
+        label = json.loads(disk.read(path))
+    except (OSError, ValueError):
+        return {}
+    return label if isinstance(label, dict) else {}

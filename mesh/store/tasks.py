@@ -1,0 +1,339 @@
+"""Tasks: accepted, claimed, settled, cancelled, recovered; each call one durable step under one lock.
+
+Where a body lies and how it moves is `board.py`'s; what becomes of a task is decided by policy and handed in as a
+`Verdict`. The end is told before the open copy goes, so a crash can only tell it twice, into the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mesh import clock
+from mesh.errors import Conflict, Fenced, Invalid, QueueFull, TaskEnded, UnknownTask
+from mesh.models import ENDED, HUMAN, IN_FAILED, TASK_TRANSITIONS, Claim, Task, TaskStatus, Verdict
+from mesh.store.board import Board, waits
+from mesh.store.documents import TASKS, Document, Documents
+from mesh.store.files import Files
+from mesh.store.knowledge import Knowledge
+from mesh.store.layout import Layout
+from mesh.store.locks import Locks
+from mesh.store.quarantine import Quarantine
+
+LOCK = "tasks"
+_HISTORY_MAX = 50
+_REFERENCES_MAX = 500
+
+Decide = Callable[[Task], Verdict]
+Pick = Callable[[list[Task], list[Task]], Task | None]
+
+
+class TaskStore:
+    def __init__(
+        self,
+        files: Files,
+        documents: Documents,
+        locks: Locks,
+        layout: Layout,
+        quarantine: Quarantine,
+        knowledge: Knowledge,
+        time: clock.Clock,
+    ) -> None:
+        self._files = files
+        self._documents = documents
+        self._locks = locks
+        self._layout = layout
+        self._quarantine = quarantine
+        self._knowledge = knowledge
+        self._time = time
+
+    # -- looking
+
+    def find(self, task_id: str) -> Task:
+        """The task, wherever it lies. Raises UnknownTask."""
+        task = self._look(self._board(held=False), task_id)
+        if task is None:
+            # It may have moved behind our back between two files: look again with everything held still.
+            with self._hold() as board:
+                task = self._look(board, task_id)
+        if task is None:
+            raise UnknownTask(f"There is no task {task_id!r}.", taskId=task_id)
+        return task
+
+    def open(self) -> list[Task]:
+        """Every task that has not ended, first to be served first. Looking takes no lock."""
+        board = self._board(held=False)
+        for task in board.tasks.values():
+            task.blocks = board.blocks(task.id)
+        return sorted(board.tasks.values(), key=Task.order)
+
+    def ended(self, limit: int, folder: str | None = None) -> list[Task]:
+        """The tasks that ended last, newest first, out of `completed/` and `failed/` or one of them."""
+        folders = [folder] if folder else [self._layout.completed, self._layout.failed]
+        found = []
+        for place in folders:
+            for name in self._files.names(place):
+                signature = self._files.disk.signature(f"{place}/{name}")
+                if signature and name.endswith(".json"):
+                    found.append((signature.mtime_ns, name.removesuffix(".json")))
+        board = self._board(held=False)
+        newest = [name for _, name in sorted(found, reverse=True)[:limit]]
+        return [task for name in newest if (task := board.ended(name))]
+
+    # -- accepting and claiming
+
+    def accept(self, task: Task, waiting_max: int) -> tuple[Task, bool]:
+        """Take a new task in, durably; (task, True), or (the known one, False) for the same id and body again.
+
+        `owner` says where to: an agent, or `any` for the global queue. Raises Conflict for a known id with
+        another body, Invalid for an unknown id in `blockedBy`, QueueFull.
+        """
+        with self._hold() as board:
+            known = board.tasks.get(task.id) or board.ended(task.id)
+            if known is not None:
+                if known.digest == task.digest:
+                    return known, False
+                raise Conflict(
+                    f"The id {task.id!r} already names another task; send a new id, or the same body.",
+                    taskId=task.id,
+                )
+            path = self._layout.queue if task.owner == "any" else self._layout.inbox(task.owner)
+            if len(board.at(path)) >= waiting_max:
+                raise QueueFull(f"{task.owner}'s queue holds {waiting_max} tasks; try again later.", owner=task.owner)
+            for index, other in enumerate(task.blocked_by):
+                if board.status_of(other) is None:
+                    raise Invalid(
+                        f"blockedBy names {other!r}, but there is no such task.",
+                        errors=[{"field": f"blockedBy.{index}", "reason": f"there is no task {other!r}"}],
+                    )
+            if task.approval:
+                task.status = TaskStatus.AWAITING_APPROVAL
+            elif any(board.status_of(other) is not TaskStatus.COMPLETED for other in task.blocked_by):
+                task.status = TaskStatus.BLOCKED
+            self._note(task, task.status, "accepted", by=task.from_)
+            board.put(task, path)
+            if task.from_ not in (HUMAN, task.owner):
+                self._refer(task.from_, task)
+            self._release_waiting(board)
+            return board.tasks.get(task.id) or self._ended_or(board, task), True
+
+    def claim(self, claim: Claim, pick: Pick, tick: int) -> Task | None:
+        """Take the task that `pick(own queue, global queue)` chooses and mark it as worked on by the claim."""
+        with self._hold() as board:
+            ready = [self._ready(board, path, tick) for path in (self._layout.inbox(claim.agent), self._layout.queue)]
+            task = pick(*ready)
+            if task is None:
+                return None
+            now = clock.iso(self._time.wall())
+            self._note(task, TaskStatus.WORKING, "claimed", by=claim.agent)
+            task.owner, task.claim, task.attempts = claim.agent, claim, task.attempts + 1
+            task.started_at, task.progress = now, 0.0
+            board.put(task, self._layout.active)
+            return task
+
+    def progress(self, claim: Claim, task_id: str, progress: float, completion: str | None) -> Task:
+        """Record how far a claimed task is; returns it as it stands, a request to cancel included."""
+        with self._hold() as board:
+            task = self._claimed(board, claim, task_id)
+            task.progress = progress
+            task.estimated_completion = completion
+            task.updated_at = clock.iso(self._time.wall())
+            board.put(task, self._layout.active)
+            return task
+
+    # -- ending
+
+    def settle(self, claim: Claim, task_id: str, decide: Decide) -> Task:
+        """End or requeue a claimed task as `decide` says of it as it stands now. Raises Fenced if the claim is
+        no longer the task's: a newer incarnation has taken the task over, and nothing was changed."""
+        with self._hold() as board:
+            task = self._claimed(board, claim, task_id)
+            self._carry_out(board, task, decide(task))
+            return task
+
+    def cancel(self, task_id: str, by: str, reason: str) -> Task:
+        """Cancel a task. One that waits has ended when this returns; one that is worked on is marked, its worker
+        stops, and whatever it still reports, it ends cancelled. Raises UnknownTask, TaskEnded."""
+        with self._hold() as board:
+            task = board.tasks.get(task_id)
+            if task is None:
+                ended = board.ended(task_id)
+                if ended is None:
+                    raise UnknownTask(f"There is no task {task_id!r}.", taskId=task_id)
+                raise TaskEnded(f"The task {task_id!r} has already ended: {ended.status}.", taskId=task_id)
+            if task.status is TaskStatus.WORKING:
+                task.cancel_requested = by
+                task.updated_at = clock.iso(self._time.wall())
+                board.put(task, board.place[task_id])
+            else:
+                self._carry_out(board, task, Verdict(TaskStatus.CANCELLED, reason, error=reason))
+            return task
+
+    def resolve(self, task_id: str, verdict: Verdict, by: str) -> Task:
+        """What a person says of a task whose outcome is unknown. Raises Conflict for any other task."""
+        with self._hold() as board:
+            task = board.ended(task_id)
+            if task is None or task_id in board.tasks or task.status is not TaskStatus.OUTCOME_UNKNOWN:
+                raise Conflict(f"{task_id!r} is not a task with an unknown outcome.", taskId=task_id)
+            self._note(task, verdict.status, verdict.reason, by=by)
+            task.error, task.result = verdict.error, verdict.result or task.result
+            if verdict.status is TaskStatus.QUEUED:
+                task.claim, task.attempts = None, 0
+                board.put(task, self._layout.inbox(task.owner))
+                board.remove_ended(task_id)
+            else:
+                task.finished_at = clock.iso(self._time.wall())
+                board.end(task)
+                if verdict.status is TaskStatus.COMPLETED:
+                    self._files.remove(self._layout.ended(task_id)[1])
+                self._tell(task)
+                self._release_waiting(board)
+            return task
+
+    # -- after a crash
+
+    def recover(self, agent: str, incarnation: int, decide: Decide) -> list[tuple[Task, Verdict]]:
+        """What an earlier incarnation of the agent left as worked on is settled as `decide` says."""
+        with self._hold() as board:
+            self._repair(board)
+            settled = []
+            for task in board.at(self._layout.active):
+                claim = task.claim
+                if claim is None or (claim.agent == agent and claim.incarnation < incarnation):
+                    verdict = decide(task)
+                    self._carry_out(board, task, verdict)
+                    settled.append((task, verdict))
+            return settled
+
+    def repair(self) -> None:
+        """Finish moves that a crash cut short, and release what waits for tasks that have ended."""
+        with self._hold() as board:
+            self._repair(board)
+
+    def give_back(self, agent: str) -> list[Task]:
+        """Put the queued tasks of an agent that is being removed into the global queue."""
+        with self._hold() as board:
+            moved = board.at(self._layout.inbox(agent))
+            for task in moved:
+                task.owner = "any"
+                board.put(task, self._layout.queue)
+            return moved
+
+    # -- inside
+
+    def _board(self, *, held: bool) -> Board:
+        return Board(self._files, self._documents, self._layout, self._quarantine, held=held)
+
+    @contextmanager
+    def _hold(self) -> Iterator[Board]:
+        with self._locks.hold(LOCK):
+            yield self._board(held=True)
+
+    def _look(self, board: Board, task_id: str) -> Task | None:
+        task, ended = board.tasks.get(task_id), board.ended(task_id)
+        if task is None or (ended is not None and ended.revision >= task.revision):
+            task = ended
+        if task is not None:
+            task.blocks = board.blocks(task_id)
+        return task
+
+    def _ended_or(self, board: Board, task: Task) -> Task:
+        return board.ended(task.id) or task
+
+    def _ready(self, board: Board, path: str, tick: int) -> list[Task]:
+        ready = []
+        for task in board.at(path):
+            if task.status is not TaskStatus.QUEUED or task.not_before_tick > tick:
+                continue
+            ended = board.ended(task.id)
+            if ended is None or ended.revision < task.revision:
+                ready.append(task)
+        return ready
+
+    def _claimed(self, board: Board, claim: Claim, task_id: str) -> Task:
+        task = board.tasks.get(task_id)
+        held = task.claim if task is not None else None
+        if task is None or held is None or (held.agent, held.incarnation) != (claim.agent, claim.incarnation):
+            raise Fenced(
+                f"{task_id!r} is no longer claimed by incarnation {claim.incarnation} of {claim.agent}.",
+                taskId=task_id,
+            )
+        return task
+
+    def _carry_out(self, board: Board, task: Task, verdict: Verdict) -> None:
+        self._note(task, verdict.status, verdict.reason, by=task.owner)
+        task.claim = None
+        task.error = verdict.error
+        if verdict.status is TaskStatus.QUEUED:
+            task.not_before_tick = verdict.not_before_tick
+            task.attempts -= 0 if verdict.counts else 1
+            board.put(task, self._layout.inbox(task.owner))
+            return
+        task.result = verdict.result
+        task.finished_at = clock.iso(self._time.wall())
+        task.progress = 1.0 if verdict.status is TaskStatus.COMPLETED else task.progress
+        board.end(task)
+        self._tell(task, blocker=verdict.blocker)
+        board.drop(task.id)
+        self._release_waiting(board)
+
+    def _tell(self, task: Task, *, blocker: bool = False) -> None:
+        if task.owner != "any":
+            self._refer(task.owner, task)
+        if task.from_ == HUMAN:
+            self._knowledge.notice(task)
+        elif task.from_ != task.owner:
+            self._refer(task.from_, task)
+        if blocker:
+            self._knowledge.add_blocker(task)
+        elif task.status is TaskStatus.COMPLETED:
+            self._knowledge.resolve_blockers(task.owner, task.title)
+
+    def _refer(self, agent: str, task: Task) -> None:
+        reference: dict[str, Any] = {"id": task.id, "status": task.status, "finishedAt": task.finished_at}
+        if agent != task.owner:
+            reference["to"] = task.owner
+
+        def edit(document: Document) -> None:
+            others = [other for other in document["tasks"] if other.get("id") != task.id]
+            document["tasks"] = [*others, reference][-_REFERENCES_MAX:]
+
+        if self._files.exists(self._layout.agent(agent)):  # an agent that was removed is told nothing
+            self._documents.update(self._layout.outbox(agent), TASKS, edit)
+
+    def _release_waiting(self, board: Board) -> None:
+        """Let go on what waited for ended tasks; what waited for one that failed fails, and so on down."""
+        for task in list(board.tasks.values()):
+            if task.status is not TaskStatus.BLOCKED or not task.blocked_by:
+                continue
+            found = {other: board.status_of(other) for other in task.blocked_by}
+            bad = [other for other, status in found.items() if status in IN_FAILED and status in ENDED]
+            if bad:
+                error = f"it waited for {bad[0]!r}, which ended {found[bad[0]]}"
+                self._carry_out(board, task, Verdict(TaskStatus.FAILED, error, error=error))
+                return self._release_waiting(board)
+            if not any(waits(status) for status in found.values()):
+                self._note(task, TaskStatus.QUEUED, "everything it waited for has ended", by="mesh")
+                board.put(task, board.place[task.id])
+        return None
+
+    def _repair(self, board: Board) -> None:
+        for task, ended in board.stale_copies():
+            if ended.revision >= task.revision:
+                self._tell(ended, blocker=ended.status is TaskStatus.FAILED and ended.attempts > 0)
+                board.drop(task.id)
+            else:
+                board.remove_ended(task.id)
+        self._release_waiting(board)
+
+    def _note(self, task: Task, status: TaskStatus, reason: str, *, by: str) -> None:
+        assert status is task.status or status in TASK_TRANSITIONS[task.status], (
+            task.id,
+            task.status,
+            status,
+        )
+        now = clock.iso(self._time.wall())
+        task.history = [*task.history, {"at": now, "status": status, "by": by, "reason": reason}][-_HISTORY_MAX:]
+        task.status = status
+        task.updated_at = now
