@@ -29,6 +29,7 @@ class Limits(BaseModel):
     ping_every_ticks: int = _limit(15, "ticks", "the protocol's buddy heartbeat", low=1, high=1440)
     ping_timeout_s: float = _limit(5.0, "s", "the protocol's ping time-out", low=0.1, high=60)
     ping_retries: int = _limit(3, "count", "one lost packet or slow moment is not a failure", high=10)
+    ping_retry_pause_s: float = _limit(1.0, "s", "a restarting buddy is back within it", high=30)
     repair_every_ticks: int = _limit(
         5,
         "ticks",

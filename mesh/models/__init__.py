@@ -14,6 +14,7 @@ from mesh.models.agents import (
     CurrentTask,
     HealthFile,
     Metrics,
+    Stamps,
 )
 from mesh.models.base import AGENT_ID_PATTERN, HUMAN, ID_PATTERN, SCHEMA_VERSION, AgentId, Id, is_id
 from mesh.models.registry import AgentEntry, Registry, parse_registry
@@ -67,6 +68,7 @@ __all__ = [
     "Registry",
     "ReviewAnswer",
     "ReviewRequest",
+    "Stamps",
     "Task",
     "TaskRequest",
     "TaskResult",

@@ -49,6 +49,17 @@ class Metrics(Filed):
     errors24h: int = Field(default=0, alias="errors24h")
 
 
+class Stamps(Filed):
+    """When things last happened, on this boot's suspend-proof clock: ages don't move when wall time is set."""
+
+    boot_id: str
+    activity_s: float
+    idle_s: float | None = None
+    task_s: float | None = None
+    completed_s: float | None = None
+    buddy_answer_s: float | None = None
+
+
 class AgentState(Filed):
     """`agents/<id>/state.json`, written by the agent alone (protocol document, section 3)."""
 
@@ -65,10 +76,10 @@ class AgentState(Filed):
     session_id: str
     incarnation: int
     metrics: Metrics = Metrics()
-    idle_since: str | None = None
+    stamps: Stamps
     last_tick: int = 0
     last_sync: str | None = None
-    last_sync_slot: int | None = None
+    last_sync_hour: int | None = None
     buddy_seen: str | None = None
     buddy_review: dict[str, bool] | None = None
     skills: list[str] = []

@@ -15,27 +15,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mesh.runners.base import Report as Report
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from mesh.service.skill_context import SkillContext
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a skill found: Markdown for people, the files it wrote, and the facts that it rests on.
-
-    `remember` is kept for the next run (`context.recall`), once the task has really ended.
-    """
-
-    text: str
-    files: list[str] = field(default_factory=list)
-    evidence: list[str] = field(default_factory=list)
-    remember: dict[str, Any] = field(default_factory=dict)
 
 
 Skill = Callable[["SkillContext"], Awaitable[Report]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from pydantic import ValidationError
 
 from mesh import clock
 from mesh.models import Alert
-from mesh.store.documents import encode
+from mesh.store.codec import decode, encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
@@ -84,7 +83,7 @@ class Alerts:
     def _read(self, name: str) -> Alert | None:
         data = self._files.read(self._layout.alert(name))
         try:
-            return None if data is None else Alert.model_validate(json.loads(data))
+            return None if data is None else Alert.model_validate(decode(data))
         except (ValueError, ValidationError):
             return None  # a damaged alert is raised anew
 

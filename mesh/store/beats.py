@@ -11,6 +11,7 @@ import zlib
 from dataclasses import dataclass
 
 from mesh import clock
+from mesh.errors import Fenced, StoreUnavailable
 from mesh.store.disk import Disk
 from mesh.store.files import Files
 
@@ -51,8 +52,15 @@ class BeatWriter:
     def __init__(self, files: Files, path: str, first: Beat) -> None:
         files.replace(path, encode(first))
         self._disk = files.disk
-        self._fd = files.disk.open_existing(path)
         self._last = first
+        try:
+            self._fd = files.disk.open_existing(path)
+        except OSError as error:
+            raise StoreUnavailable(f"Could not open {path}: {error.strerror}.", file=path) from error
+        found = read(files.disk, path)
+        if found is None or found.incarnation != first.incarnation:
+            self.close()  # a successor's file came in between: what is open may be its
+            raise Fenced(f"{path} is no longer incarnation {first.incarnation}'s.", file=path)
 
     def write(self, stamp_s: float, progress: int) -> None:
         """The next beat. Raises OSError."""

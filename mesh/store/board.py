@@ -7,16 +7,17 @@ board drops the others.
 
 from __future__ import annotations
 
-import json
-
 from pydantic import ValidationError
 
-from mesh.errors import Unreadable
-from mesh.models import ENDED, IN_FAILED, Task, TaskStatus
-from mesh.store.documents import TASKS, Document, Documents, encode
+from mesh.models import ENDED, IN_FAILED, SCHEMA_VERSION, Task, TaskStatus
+from mesh.store.codec import encode
+from mesh.store.documents import ENDED_TASK, TASKS, Document, Documents, Kind, first_problem
 from mesh.store.files import Files
 from mesh.store.layout import Layout
 from mesh.store.quarantine import Quarantine
+
+#: The one lock of all files of tasks, the ended ones included.
+LOCK = "tasks"
 
 
 class Board:
@@ -53,7 +54,9 @@ class Board:
         """Write an ended task into its folder. It stays in its open file until `drop`."""
         task.revision += 1
         completed, failed = self._layout.ended(task.id)
-        self._files.replace(failed if task.status in IN_FAILED else completed, encode(task.dump()))
+        path, other = (failed, completed) if task.status in IN_FAILED else (completed, failed)
+        self._files.replace(path, encode({**task.dump(), "schemaVersion": SCHEMA_VERSION}))
+        self._files.remove(other)  # from before it was resolved
 
     def drop(self, task_id: str) -> None:
         """Remove a task from its open file."""
@@ -63,22 +66,29 @@ class Board:
     def ended(self, task_id: str) -> Task | None:
         """The task as it lies in `completed/` or `failed/`."""
         for path in self._layout.ended(task_id):
-            data = self._files.read(path)
-            if data is None:
-                continue
-            try:
-                return Task.model_validate(json.loads(data))
-            except (ValueError, ValidationError) as error:
-                if not self._held:
-                    raise Unreadable(f"{path} is damaged: {_short(error)}", file=path, taskId=task_id) from None
-                self._quarantine.keep(path, _short(error))
-                self._files.remove(path)
+            document = self._read(path, ENDED_TASK)
+            if document is not None:
+                del document["schemaVersion"]
+                return Task.model_validate(document)
         return None
 
     def remove_ended(self, task_id: str) -> None:
         """Delete the ended copy of a task that went on."""
         for path in self._layout.ended(task_id):
             self._files.remove(path)
+
+    def settle(self, task_id: str) -> None:
+        """Make durable where the task lies: a process that was killed before its flush may have put it there."""
+        for path in (self.place.get(task_id), *self._layout.ended(task_id)):
+            if path is not None and self._files.exists(path):
+                self._files.settle(path)
+
+    def drop_resolved(self) -> None:
+        """A resolved task goes from `failed/` to `completed/`; finish moves that a crash cut short."""
+        completed, failed = self._layout.completed, self._layout.failed
+        for name in set(self._files.names(completed)) & set(self._files.names(failed)):
+            self._files.settle(f"{completed}/{name}")
+            self._files.remove(f"{failed}/{name}")
 
     def stale_copies(self) -> list[tuple[Task, Task]]:
         """Tasks with an open and an ended copy, (open, ended): a move was cut short by a crash."""
@@ -104,27 +114,33 @@ class Board:
         layout = self._layout
         agents = [name for name in self._files.names(layout.agents) if "." not in name]
         for path in (layout.queue, *map(layout.inbox, agents), layout.active):
-            read = self._documents.read_held if self._held else self._documents.read
-            document = read(path, TASKS)
+            document = self._read(path, TASKS)
             if document is not None:
                 self._docs[path] = document
                 self._take(path, document)
 
+    def _read(self, path: str, kind: Kind) -> Document | None:
+        if self._held:
+            return self._documents.read_held(path, kind)
+        return self._documents.read(path, kind, lock=LOCK)
+
     def _take(self, path: str, document: Document) -> None:
         losers: set[str] = set()
+        twice = set()
         bad = []
         for entry in document["tasks"]:
             try:
                 task = Task.model_validate(entry)
             except ValidationError as error:
-                bad.append((entry, _short(error)))
+                bad.append((entry, first_problem(error)))
                 continue
             known = self.tasks.get(task.id)
-            if known is not None and known.revision >= task.revision:
-                losers.add(path)
-                continue
             if known is not None:
-                losers.add(self.place[task.id])
+                twice.add(task.id)
+                older = known.revision >= task.revision
+                losers.add(path if older else self.place[task.id])
+                if older:
+                    continue
             self.tasks[task.id] = task
             self.place[task.id] = path
         if not self._held:
@@ -132,6 +148,8 @@ class Board:
         for entry, reason in bad:
             # One entry that a hand edit broke must not take the others with it.
             self._quarantine.keep_data(path, encode(entry), f"not a task: {reason}")
+        for task_id in twice:
+            self.settle(task_id)
         for loser in losers | ({path} if bad else set()):
             self._write(loser)
 
@@ -139,13 +157,6 @@ class Board:
         document = self._docs.setdefault(path, TASKS.empty())
         document["tasks"] = [task.dump() for task in self.at(path)]
         self._documents.write(path, document)
-
-
-def _short(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error)
 
 
 def waits(status: TaskStatus | None) -> bool:

@@ -38,6 +38,10 @@ class Disk(Protocol):
         """Add to the end in one piece, creating the file (mode 600) if need be; not flushed."""
         ...
 
+    def open_append(self, path: str) -> int:
+        """Open a log that other processes write too (mode 600); returns a descriptor."""
+        ...
+
     def open_existing(self, path: str) -> int:
         """Open a file for `overwrite`; returns a descriptor."""
         ...
@@ -117,11 +121,14 @@ class PosixDisk:
             os.close(fd)
 
     def append(self, path: str, data: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = self.open_append(path)
         try:
             self.write(fd, data)
         finally:
             os.close(fd)
+
+    def open_append(self, path: str) -> int:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def open_existing(self, path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)

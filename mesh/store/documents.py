@@ -7,13 +7,17 @@ saved back as an empty one. A document of a newer schema is refused untouched, a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mesh.errors import NewerSchema, Unreadable
-from mesh.models import SCHEMA_VERSION
+from pydantic import BaseModel, ValidationError
+
+from mesh.errors import NewerSchema
+from mesh.models import SCHEMA_VERSION, AgentState, Blocker, ClockFile, HealthFile, Task
+from mesh.models.base import Filed
+from mesh.store.codec import decode
+from mesh.store.codec import encode as encode
 from mesh.store.files import Files, last_copy
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
@@ -29,52 +33,91 @@ class Kind:
     name: str
     #: Keys that must be there, and the JSON type of each.
     required: dict[str, type]
+    #: What the whole must be, where readers rely on more than the keys.
+    model: type[BaseModel] | None = None
     #: From version n, how the document of version n becomes one of n + 1.
     migrations: dict[int, Callable[[Document], Document]] = field(default_factory=dict)
+    #: What the version before must become, to stand in for the one that was damaged.
+    stand_in: Callable[[Document], Document] = lambda document: document
     version: int = SCHEMA_VERSION
 
     def empty(self) -> Document:
         """What stands in for a document that isn't there yet."""
         return {"schemaVersion": self.version, **{key: shape() for key, shape in self.required.items()}}
 
-    def problem(self, document: object) -> str | None:
-        """Why this isn't a document of this kind, or None."""
-        if not isinstance(document, dict):
-            return "not a JSON object"
-        version = document.get("schemaVersion")
-        if not isinstance(version, int) or isinstance(version, bool):
-            return "schemaVersion is missing or not a whole number"
+    def check(self, document: Document) -> None:
+        """Raises ValueError with the reason if this isn't a document of this kind and version."""
         for key, shape in self.required.items():
             if not isinstance(document.get(key), shape):
-                return f"{key!r} is missing or not a {_JSON_NAMES[shape]}"
-        return None
+                raise ValueError(f"{key!r} is missing or not a {_JSON_NAMES[shape]}")
+        if self.model is not None:
+            try:
+                self.model.model_validate(document)
+            except ValidationError as error:
+                raise ValueError(first_problem(error)) from None
+
+    def upgrade(self, document: Document) -> Document:
+        """The document in the present version, checked; itself if it is. Raises ValueError."""
+        while (version := document["schemaVersion"]) < self.version:
+            if version not in self.migrations:
+                raise ValueError(f"schemaVersion {version} can't be brought up to date")
+            try:
+                document = {**self.migrations[version](document), "schemaVersion": version + 1}
+            except (TypeError, KeyError, AttributeError) as error:
+                raise ValueError(f"schemaVersion {version} has another shape: {error}") from None
+        self.check(document)
+        return document
 
 
 _JSON_NAMES = {list: "list", dict: "object", str: "text", int: "number"}
 
 
-def _stamp(document: Document) -> Document:
-    # Files written after the protocol document's own examples carry no schemaVersion: version 0.
-    return {"schemaVersion": 1, **document}
+def first_problem(error: ValidationError) -> str:
+    """The first thing that is wrong, in one line: where, and what."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _kind(name: str, **required: type) -> Kind:
-    return Kind(name, required, {0: _stamp})
+class _Blockers(Filed):
+    blockers: list[Blocker]
+
+
+class _References(Filed):
+    tasks: list[dict[str, Any]]
+
+
+# Files written after the protocol document's own examples carry no schemaVersion: version 0.
+
+
+def _same(document: Document) -> Document:
+    return document
+
+
+def _state_from_0(document: Document) -> Document:
+    task = document.get("currentTask")
+    if task:
+        task = {"title": str(task.get("description", task.get("id")))[:200], **task}
+    stamps = {"bootId": "", "activityS": 0.0}
+    return {"incarnation": 0, "stamps": stamps, **document, "currentTask": task}
+
+
+def _kind(name: str, /, model: type[BaseModel] | None = None, from_0: Any = _same, **required: type) -> Kind:
+    return Kind(name, required, model, {0: from_0})
 
 
 TASKS = _kind("tasks", tasks=list)
-STATE = _kind("state", agentId=str)
-HEALTH = _kind("health", agents=dict)
-CLOCK = _kind("clock", tick=int)
-BLOCKERS = _kind("blockers", blockers=list)
+REFERENCES = _kind("references", _References, tasks=list)
+ENDED_TASK = _kind("task", Task, id=str)
+STATE = _kind("state", AgentState, _state_from_0, agentId=str)
+HEALTH = _kind("health", HealthFile, lambda document: {"asOfTick": 0, **document}, agents=dict)
+#: The version before may be one tick old, and a tick must not come twice (I6).
+CLOCK = replace(
+    _kind("clock", ClockFile, tick=int), stand_in=lambda document: {**document, "tick": document["tick"] + 1}
+)
+BLOCKERS = _kind("blockers", _Blockers, blockers=list)
 DECISIONS = _kind("decisions", decisions=list)
 INSIGHTS = _kind("insights", insights=list)
 MEMORY = _kind("memory", memory=dict)
-
-
-def encode(document: object) -> bytes:
-    """As every document is written: indented for people, one final newline."""
-    return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 class Documents:
@@ -86,16 +129,20 @@ class Documents:
         self._layout = layout
         self._quarantine = quarantine
 
-    def read(self, path: str, kind: Kind) -> Document | None:
+    def read(self, path: str, kind: Kind, *, lock: str | None = None) -> Document | None:
         """The document, or None where there is none. Looking changes nothing, unless it is damaged or of an
-        older version; then it is mended under its lock. Raises NewerSchema, StoreUnavailable."""
+        older version; then it is mended under its lock (`lock`, where it is written under another than its own).
+        Raises NewerSchema, StoreUnavailable."""
         data = self._files.read(path)
         if data is None:
             return None
-        document, problem = self._decode(data, path, kind)
-        if problem is None and document is not None and document["schemaVersion"] == kind.version:
-            return document
-        with self._locks.hold(self.lock_name(path)):
+        try:
+            document = self._decode(data, path, kind)
+            if kind.upgrade(document) is document:
+                return document
+        except ValueError:
+            pass
+        with self._locks.hold(lock or self.lock_name(path)):
             return self.read_held(path, kind)
 
     def update(self, path: str, kind: Kind, edit: Callable[[Document], Document | None]) -> Document:
@@ -117,55 +164,53 @@ class Documents:
         data = self._files.read(path)
         if data is None:
             return None
-        document, problem = self._decode(data, path, kind)
-        if problem is not None or document is None:
-            return self._mend(path, kind, problem or "empty")
-        if document["schemaVersion"] < kind.version:
-            return self._migrate(path, kind, document, data)
+        try:
+            found = self._decode(data, path, kind)
+            document = kind.upgrade(found)
+        except ValueError as error:
+            return self._mend(path, kind, str(error))
+        if document is not found:
+            slug = self._layout.relative(path).replace("/", ".")
+            self._files.create(f"{self._layout.snapshots}/{slug}.v{found['schemaVersion']}", data)
+            self.write(path, document)
         return document
 
     def lock_name(self, path: str) -> str:
         return self._layout.relative(path)
 
-    def _decode(self, data: bytes, path: str, kind: Kind) -> tuple[Document | None, str | None]:
+    def _decode(self, data: bytes, path: str, kind: Kind) -> Document:
+        """The document as it lies there, in whichever version. Raises ValueError if it is none, NewerSchema."""
         try:
-            document = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            return None, f"not valid JSON: {error}"
-        if isinstance(document, dict) and "schemaVersion" not in document:
-            document = {"schemaVersion": 0, **document}
-        problem = kind.problem(document)
-        if isinstance(document, dict):
-            version = document.get("schemaVersion")
-            if isinstance(version, int) and version > kind.version:
-                raise NewerSchema(
-                    f"{path} has schemaVersion {version}, this mesh knows {kind.version}: it was left untouched. "
-                    "Upgrade the mesh, or restore an older file.",
-                    file=path,
-                )
-        return (document, None) if problem is None else (None, problem)
+            document = decode(data)
+        except ValueError as error:
+            raise ValueError(f"not valid JSON: {error}") from None
+        if not isinstance(document, dict):
+            raise ValueError("not a JSON object")
+        version = document.setdefault("schemaVersion", 0)
+        if not isinstance(version, int) or isinstance(version, bool):
+            raise ValueError("schemaVersion is not a whole number")
+        if version > kind.version:
+            raise NewerSchema(
+                f"{path} has schemaVersion {version}, this mesh knows {kind.version}: it was left untouched. "
+                "Upgrade the mesh, or restore an older file.",
+                file=path,
+            )
+        return document
 
     def _mend(self, path: str, kind: Kind, problem: str) -> Document | None:
-        data = self._files.read(last_copy(path))
-        good, _ = (None, None) if data is None else self._decode(data, path, kind)
+        good = self._last_good(path, kind)
         instead = "the version before it took its place" if good else "no version before it was there"
         # The bad file is kept before anything replaces it, and a good one replaces it in one step.
         self._quarantine.keep(path, f"{problem}; {instead}")
-        if good is None or data is None:
+        if good is None:
             self._files.remove(path)
-            return None
-        self._files.replace(path, data)
-        return good if good["schemaVersion"] == kind.version else self._migrate(path, kind, good, data)
+        else:
+            self._files.replace(path, encode(good))
+        return good
 
-    def _migrate(self, path: str, kind: Kind, document: Document, data: bytes) -> Document:
-        old = document["schemaVersion"]
-        slug = self._layout.relative(path).replace("/", ".")
-        self._files.create(f"{self._layout.snapshots}/{slug}.v{old}", data)
-        while document["schemaVersion"] < kind.version:
-            step = kind.migrations.get(document["schemaVersion"])
-            if step is None:
-                raise Unreadable(f"{path} has schemaVersion {old}, which this mesh can't bring up to date.", file=path)
-            before = document["schemaVersion"]
-            document = {**step(document), "schemaVersion": before + 1}
-        self.write(path, document)
-        return document
+    def _last_good(self, path: str, kind: Kind) -> Document | None:
+        data = self._files.read(last_copy(path))
+        try:
+            return None if data is None else kind.stand_in(kind.upgrade(self._decode(data, path, kind)))
+        except (ValueError, NewerSchema):
+            return None

@@ -13,7 +13,7 @@ import os
 from typing import NoReturn
 
 from mesh.errors import DiskFull, DurabilityLost, Fenced, StoreUnavailable
-from mesh.store.disk import Disk
+from mesh.store.disk import Disk, Signature
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -55,8 +55,12 @@ class Files:
             self._raise(error, "list", folder)
 
     def exists(self, path: str) -> bool:
+        return self.signature(path) is not None
+
+    def signature(self, path: str) -> Signature | None:
+        """Tells whether the file was changed or replaced; None where there is none."""
         try:
-            return self.disk.signature(path) is not None
+            return self.disk.signature(path)
         except OSError as error:
             self._raise(error, "look at", path)
 
@@ -76,19 +80,19 @@ class Files:
         self._flush_folder(path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Like `replace`, but False (and nothing changed) if `path` is there already."""
+        """Like `replace`, but False (and nothing changed) if `path` is there already; durably, in either case."""
         temporary = self._write_temporary(path, data)
         try:
             self.disk.link(temporary, path)
+            made = True
         except FileExistsError:
-            self._drop(temporary)
-            return False
+            made = False
         except OSError as error:
             self._drop(temporary)
             self._raise(error, "create", path)
         self._drop(temporary)
         self._flush_folder(path)
-        return True
+        return made
 
     def move(self, old: str, new: str) -> None:
         """Move a file to another folder; it is in at least one of both at every instant, power cuts included."""
@@ -99,6 +103,21 @@ class Files:
             self._raise(error, "move", old)
         self._flush_folder(new)
         self.remove(old)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or folder another name in the same folder, durably; replaces a file of that name."""
+        self._check()
+        try:
+            self.disk.rename(old, new)
+        except OSError as error:
+            self._raise(error, "rename", old)
+        self._flush_folder(new)
+
+    def settle(self, path: str) -> None:
+        """Make durable that the file lies there: whoever put it may have been killed before the flush. To be
+        called before anything is promised, or removed elsewhere, because of it."""
+        self._check()
+        self._flush_folder(path)
 
     def remove(self, path: str) -> None:
         """Delete a file, durably; a missing one is fine."""
@@ -119,11 +138,12 @@ class Files:
             self._raise(error, "append to", path)
 
     def make_folders(self, path: str) -> None:
-        """Make a folder (mode 700) and its parents, durably."""
+        """Make a folder (mode 700) and its parents, durably; one that is there already is fine."""
+        self._check()
         try:
             self.disk.make_folder(path)
         except FileExistsError:
-            return
+            pass  # flushed all the same: who made it may have been killed before
         except FileNotFoundError:
             parent = os.path.dirname(path)
             if parent == path:

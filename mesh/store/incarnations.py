@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mesh import clock
+from mesh.store.codec import decode
 from mesh.store.disk import Disk
 from mesh.store.files import Files
 from mesh.store.layout import Layout
@@ -60,12 +62,11 @@ def begin(disk: Disk, layout: Layout, locks: Locks, agent: str, known: int, time
     folder = layout.run(agent)
     shared.make_folders(folder)
     with locks.hold(f"agents/{agent}/run"):
-        names = [name for name in disk.names(folder) if name.isdigit()]
+        names = [name for name in shared.names(folder) if name.isdigit()]
         number = max([known, *map(int, names)]) + 1
         shared.make_folders(f"{folder}/{number}")
         for name in names:
-            disk.rename(f"{folder}/{name}", f"{folder}/{_RETIRED}{name}")
-        disk.flush_folder(folder)
+            shared.rename(f"{folder}/{name}", f"{folder}/{_RETIRED}{name}")
         _delete_retired(disk, folder)
     pid = os.getpid()
     record = {
@@ -87,20 +88,16 @@ def current(disk: Disk, layout: Layout, agent: str) -> Process | None:
     folder = layout.run(agent)
     try:
         numbers = [int(name) for name in disk.names(folder) if name.isdigit()]
-        data: dict[str, Any] = json.loads(disk.read(f"{folder}/{max(numbers)}/process.json"))
+        data: dict[str, Any] = decode(disk.read(f"{folder}/{max(numbers)}/process.json"))
         return Process(agent, data["incarnation"], data["pid"], data["started"] or 0.0, data["bootId"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _delete_retired(disk: Disk, folder: str) -> None:
-    for name in disk.names(folder):
-        if not name.startswith(_RETIRED):
-            continue
-        old = f"{folder}/{name}"
-        try:
-            for left_over in disk.names(old):
-                disk.unlink(f"{old}/{left_over}")
-            disk.remove_folder(old)
-        except OSError:
-            continue  # tried again at the next start; it is in nobody's way
+    with suppress(OSError):  # tried again at the next start; it is in nobody's way
+        for name in disk.names(folder):
+            if name.startswith(_RETIRED):
+                for left_over in disk.names(f"{folder}/{name}"):
+                    disk.unlink(f"{folder}/{name}/{left_over}")
+                disk.remove_folder(f"{folder}/{name}")

@@ -94,7 +94,7 @@ class Inputs:
 
     def modified(self, file: str) -> float | None:
         """When the file was last written, in seconds since 1970."""
-        signature = self._files.disk.signature(self.path(file))
+        signature = self._files.signature(self.path(file))
         return signature.mtime_ns / 1e9 if signature else None
 
     def text(self, file: str) -> str:

@@ -7,12 +7,12 @@ the journal explains, the documents are the truth. Logs are rotated by size.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 from mesh import clock
 from mesh.errors import StoreUnavailable
+from mesh.store.codec import decode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
@@ -68,15 +68,14 @@ class Journal:
     def rotate(self, path: str, bytes_max: int, kept: int) -> bool:
         """Start a new file once this one is too large; the oldest part beyond `kept` is deleted."""
         with self._locks.hold(f"{self._layout.relative(path)}.rotate"):
-            found = self._files.disk.signature(path)
+            found = self._files.signature(path)
             if found is None or found.size <= bytes_max:
                 return False
             self._files.remove(f"{path}.{kept}")
             for number in range(kept - 1, 0, -1):
                 if self._files.exists(f"{path}.{number}"):
-                    self._files.disk.rename(f"{path}.{number}", f"{path}.{number + 1}")
-            self._files.disk.rename(path, f"{path}.1")
-            self._files.disk.flush_folder(os.path.dirname(path))
+                    self._files.rename(f"{path}.{number}", f"{path}.{number + 1}")
+            self._files.rename(path, f"{path}.1")
             return True
 
     def _append(self, path: str, entry: dict[str, Any]) -> None:
@@ -91,7 +90,7 @@ def _lines(data: bytes | None) -> list[dict[str, Any]]:
     entries = []
     for line in (data or b"").split(b"\n"):
         try:
-            entry = json.loads(line)
+            entry = decode(line)
         except ValueError:
             continue
         if isinstance(entry, dict):

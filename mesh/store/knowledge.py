@@ -24,22 +24,31 @@ class Knowledge:
 
     def add_blocker(self, task: Task) -> None:
         """Record what a failed task needs; the same task again changes nothing."""
-        blocker = Blocker(
-            id=f"blocker-{task.id}"[:128],
-            agent=task.owner,
-            topic=task.title,
-            description=task.error or "the task failed",
-            needs=task.needs,
-            severity="high" if task.priority.rank <= 1 else "medium",
-            since=clock.iso(self._time.wall()),
-            task_id=task.id,
+        self.report(
+            Blocker(
+                id=f"blocker-{task.id}"[:128],
+                agent=task.owner,
+                topic=task.title,
+                description=task.error or "the task failed",
+                needs=task.needs,
+                severity="high" if task.priority.rank <= 1 else "medium",
+                since=clock.iso(self._time.wall()),
+                task_id=task.id,
+            )
         )
 
+    def report(self, blocker: Blocker) -> None:
+        """Record a blocker; while one with its id is unresolved, that one stays as it is."""
+
         def edit(document: Document) -> None:
-            if all(entry.get("id") != blocker.id for entry in document["blockers"]):
-                document["blockers"].append(blocker.dump())
+            others = [entry for entry in document["blockers"] if entry.get("id") != blocker.id]
+            if len(others) == len(document["blockers"]) or not self._unresolved(document, blocker.id):
+                document["blockers"] = [*others, blocker.dump()]
 
         self._documents.update(self._layout.blockers, BLOCKERS, edit)
+
+    def _unresolved(self, document: Document, blocker_id: str) -> bool:
+        return any(entry["id"] == blocker_id and not entry.get("resolvedAt") for entry in document["blockers"])
 
     def resolve_blockers(self, agent: str, topic: str) -> None:
         """The same work of the same agent succeeded: what stood in its way is gone."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
 from mesh import clock
 from mesh.errors import LockTimeout, StoreUnavailable
 from mesh.limits import DEFAULT
+from mesh.store.codec import decode
 from mesh.store.disk import Disk
 
 _LABEL_BYTES = 256
@@ -46,7 +47,8 @@ class Locks:
         try:
             yield
         finally:
-            self._disk.unlock(handle)
+            with suppress(OSError):  # the descriptor is gone whatever closing it reports, and the lock with it
+                self._disk.unlock(handle)
 
     def path(self, name: str) -> str:
         return f"{self._folder}/{name.replace('/', '.')}.lock"
@@ -62,10 +64,8 @@ class Locks:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         except OSError as error:
             raise StoreUnavailable(f"Could not lock {path}: {error.strerror}.", file=path) from error
-        try:
+        with suppress(OSError):  # the label is for people; a full disk must not stop who holds the lock
             self._disk.label_lock(handle, self._label())
-        except OSError:
-            pass  # the label is for people; a full disk must not stop who holds the lock
         return handle
 
     def _label(self) -> bytes:
@@ -91,7 +91,7 @@ class Locks:
 def read_label(disk: Disk, path: str) -> dict[str, Any]:
     """Who took the lock last: `{holder, acquired, expires}`, empty where it can't be read."""
     try:
-        label = json.loads(disk.read(path))
+        label = decode(disk.read(path))
     except (OSError, ValueError):
         return {}
     return label if isinstance(label, dict) else {}

@@ -43,6 +43,13 @@ class RegistryStore:
             raise self.error or RegistryInvalid(f"{self._layout.registry} is missing; run `mesh init`.")
         return self._current
 
+    def changed(self) -> bool:
+        """Whether the file was edited since it was last looked at: one `stat`."""
+        try:
+            return self._files.disk.signature(self._layout.registry) != self._seen
+        except OSError:
+            return True
+
     def refresh(self) -> bool:
         """Look whether the file was edited; True if another registry is in force now. An invalid edit changes
         nothing but `error`."""
@@ -54,9 +61,9 @@ class RegistryStore:
         if self._current is not None and seen == self._seen:
             return False
         before = self._current
-        self._seen = seen
         try:
             data = self._files.read(self._layout.registry)
+            self._seen = seen  # only now: a file that couldn't be read is tried again
             if data is None:
                 raise RegistryInvalid(
                     f"{self._layout.registry} is missing; run `mesh init`, or put the file back.",

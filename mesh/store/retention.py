@@ -5,12 +5,12 @@ Run by whichever agent carries the tick, once a mesh hour. Files are judged by t
 
 from __future__ import annotations
 
-import json
 import os
 
 from mesh import clock
 from mesh.errors import MeshError
 from mesh.limits import Limits
+from mesh.store.codec import decode
 from mesh.store.files import Files
 from mesh.store.journal import Journal
 from mesh.store.layout import Layout
@@ -72,7 +72,7 @@ class Retention:
 
     def _member(self, path: str, key: str) -> object:
         try:
-            document = json.loads(self._files.read(path) or b"null")
+            document = decode(self._files.read(path) or b"null")
         except (ValueError, MeshError):
             return None
         return document.get(key) if isinstance(document, dict) else None
@@ -93,10 +93,13 @@ class Retention:
 
     def _shorten_log(self, bytes_max: int) -> int:
         """The output of a detached mesh is held open by every process: copied, then cut in place."""
-        found = self._files.disk.signature(self._layout.log)
+        found = self._files.signature(self._layout.log)
         if found is None or found.size <= bytes_max:
             return 0
         data = self._files.read(self._layout.log) or b""
         self._files.replace(f"{self._layout.log}.1", data[-bytes_max:])
-        self._files.disk.truncate(self._layout.log)
+        try:
+            self._files.disk.truncate(self._layout.log)
+        except OSError:
+            return 0  # longer than meant until the next run
         return 1

@@ -60,7 +60,7 @@ def initialise(store: Store, base_port: int | None = None) -> list[str]:
             continue
         if linked:
             target = os.path.join(linked, name)
-            store.disk.symlink(os.path.relpath(target, os.path.dirname(path)), path)
+            _link(store, target, path)
             if name == "registry.json":
                 store.files.replace(f"{layout.agents}/{LINK_NOTE}", target.encode() + b"\n")
         else:
@@ -106,6 +106,13 @@ def move_ports(store: Store, base_port: int) -> None:
             entry["port"] = base_port + number
 
     store.registry.edit(change)
+
+
+def _link(store: Store, target: str, path: str) -> None:
+    try:
+        store.disk.symlink(os.path.relpath(target, os.path.dirname(path)), path)
+    except OSError as error:
+        raise StoreUnavailable(f"Could not make the link {path}: {error.strerror}.", file=path) from error
 
 
 def _first_folder(root: str) -> None:

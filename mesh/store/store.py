@@ -11,8 +11,9 @@ from mesh.limits import Limits
 from mesh.models import AgentState, HealthFile
 from mesh.store import beats, incarnations
 from mesh.store.alerts import Alerts
+from mesh.store.codec import encode
 from mesh.store.disk import Disk, PosixDisk
-from mesh.store.documents import HEALTH, MEMORY, STATE, Documents, encode
+from mesh.store.documents import HEALTH, MEMORY, STATE, Documents
 from mesh.store.files import Files
 from mesh.store.inputs import Inputs
 from mesh.store.journal import Journal
@@ -122,6 +123,14 @@ class Store:
         """The role file of an agent that has no module of its own."""
         data = self.files.read(self.layout.role(agent))
         return data.decode(errors="replace") if data is not None else None
+
+    def open_log(self) -> int:
+        """A descriptor for the output of a detached mesh, adding at the end."""
+        return self.disk.open_append(self.layout.log)
+
+    def read_log(self) -> str:
+        """What a detached mesh has printed."""
+        return (self.files.read(self.layout.log) or b"").decode(errors="replace")
 
     def free_mb(self) -> int:
         """Free space where the root lies."""

@@ -5,12 +5,11 @@ They are plain files that everything looks at, so they work while every daemon h
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from mesh import clock
 from mesh.models import HUMAN, SCHEMA_VERSION
-from mesh.store.documents import encode
+from mesh.store.codec import decode, encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
@@ -46,7 +45,7 @@ class Switches:
         if data is None:
             return {}
         try:
-            return dict(json.loads(data)["agents"])
+            return dict(decode(data)["agents"])
         except (ValueError, TypeError, KeyError):
             return {ALL: {"at": None, "by": HUMAN, "reason": "system/paused is there but can't be read"}}
 
@@ -95,7 +94,7 @@ class Switches:
     def supervisor(self) -> dict[str, Any] | None:
         """Who supervises: `{pid, started, bootId, mode}`, as recorded."""
         try:
-            note = json.loads(self._files.read(self._layout.supervisor) or b"null")
+            note = decode(self._files.read(self._layout.supervisor) or b"null")
         except ValueError:
             return None
         return note if isinstance(note, dict) else None

@@ -13,15 +13,14 @@ from typing import Any
 from mesh import clock
 from mesh.errors import Conflict, Fenced, Invalid, QueueFull, TaskEnded, UnknownTask
 from mesh.models import ENDED, HUMAN, IN_FAILED, TASK_TRANSITIONS, Claim, Task, TaskStatus, Verdict
-from mesh.store.board import Board, waits
-from mesh.store.documents import TASKS, Document, Documents
+from mesh.store.board import LOCK, Board, waits
+from mesh.store.documents import REFERENCES, Document, Documents
 from mesh.store.files import Files
 from mesh.store.knowledge import Knowledge
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
 from mesh.store.quarantine import Quarantine
 
-LOCK = "tasks"
 _HISTORY_MAX = 50
 _REFERENCES_MAX = 500
 
@@ -74,7 +73,7 @@ class TaskStore:
         found = []
         for place in folders:
             for name in self._files.names(place):
-                signature = self._files.disk.signature(f"{place}/{name}")
+                signature = self._files.signature(f"{place}/{name}")
                 if signature and name.endswith(".json"):
                     found.append((signature.mtime_ns, name.removesuffix(".json")))
         board = self._board(held=False)
@@ -93,6 +92,7 @@ class TaskStore:
             known = board.tasks.get(task.id) or board.ended(task.id)
             if known is not None:
                 if known.digest == task.digest:
+                    board.settle(task.id)
                     return known, False
                 raise Conflict(
                     f"The id {task.id!r} already names another task; send a new id, or the same body.",
@@ -156,12 +156,11 @@ class TaskStore:
         """Cancel a task. One that waits has ended when this returns; one that is worked on is marked, its worker
         stops, and whatever it still reports, it ends cancelled. Raises UnknownTask, TaskEnded."""
         with self._hold() as board:
-            task = board.tasks.get(task_id)
+            task = self._look(board, task_id)
             if task is None:
-                ended = board.ended(task_id)
-                if ended is None:
-                    raise UnknownTask(f"There is no task {task_id!r}.", taskId=task_id)
-                raise TaskEnded(f"The task {task_id!r} has already ended: {ended.status}.", taskId=task_id)
+                raise UnknownTask(f"There is no task {task_id!r}.", taskId=task_id)
+            if task is not board.tasks.get(task_id):
+                raise TaskEnded(f"The task {task_id!r} has already ended: {task.status}.", taskId=task_id)
             if task.status is TaskStatus.WORKING:
                 task.cancel_requested = by
                 task.updated_at = clock.iso(self._time.wall())
@@ -185,8 +184,6 @@ class TaskStore:
             else:
                 task.finished_at = clock.iso(self._time.wall())
                 board.end(task)
-                if verdict.status is TaskStatus.COMPLETED:
-                    self._files.remove(self._layout.ended(task_id)[1])
                 self._tell(task)
                 self._release_waiting(board)
             return task
@@ -262,21 +259,25 @@ class TaskStore:
         return task
 
     def _carry_out(self, board: Board, task: Task, verdict: Verdict) -> None:
-        self._note(task, verdict.status, verdict.reason, by=task.owner)
-        task.claim = None
-        task.error = verdict.error
-        if verdict.status is TaskStatus.QUEUED:
+        if verdict.status is not TaskStatus.QUEUED:
+            self._end(board, task, verdict)
+            self._release_waiting(board)
+        else:
+            self._note(task, verdict.status, verdict.reason, by=task.owner)
+            task.claim, task.error = None, verdict.error
             task.not_before_tick = verdict.not_before_tick
             task.attempts -= 0 if verdict.counts else 1
             board.put(task, self._layout.inbox(task.owner))
-            return
+
+    def _end(self, board: Board, task: Task, verdict: Verdict) -> None:
+        self._note(task, verdict.status, verdict.reason, by=task.owner)
+        task.claim, task.error = None, verdict.error
         task.result = verdict.result
         task.finished_at = clock.iso(self._time.wall())
         task.progress = 1.0 if verdict.status is TaskStatus.COMPLETED else task.progress
         board.end(task)
         self._tell(task, blocker=verdict.blocker)
         board.drop(task.id)
-        self._release_waiting(board)
 
     def _tell(self, task: Task, *, blocker: bool = False) -> None:
         if task.owner != "any":
@@ -300,10 +301,16 @@ class TaskStore:
             document["tasks"] = [*others, reference][-_REFERENCES_MAX:]
 
         if self._files.exists(self._layout.agent(agent)):  # an agent that was removed is told nothing
-            self._documents.update(self._layout.outbox(agent), TASKS, edit)
+            self._documents.update(self._layout.outbox(agent), REFERENCES, edit)
 
     def _release_waiting(self, board: Board) -> None:
         """Let go on what waited for ended tasks; what waited for one that failed fails, and so on down."""
+        while self._release_once(board):
+            pass
+
+    def _release_once(self, board: Board) -> bool:
+        """True if a task failed, which others may have waited for."""
+        fell = False
         for task in list(board.tasks.values()):
             if task.status is not TaskStatus.BLOCKED or not task.blocked_by:
                 continue
@@ -311,15 +318,17 @@ class TaskStore:
             bad = [other for other, status in found.items() if status in IN_FAILED and status in ENDED]
             if bad:
                 error = f"it waited for {bad[0]!r}, which ended {found[bad[0]]}"
-                self._carry_out(board, task, Verdict(TaskStatus.FAILED, error, error=error))
-                return self._release_waiting(board)
-            if not any(waits(status) for status in found.values()):
+                self._end(board, task, Verdict(TaskStatus.FAILED, error, error=error))
+                fell = True
+            elif not any(waits(status) for status in found.values()):
                 self._note(task, TaskStatus.QUEUED, "everything it waited for has ended", by="mesh")
                 board.put(task, board.place[task.id])
-        return None
+        return fell
 
     def _repair(self, board: Board) -> None:
+        board.drop_resolved()
         for task, ended in board.stale_copies():
+            board.settle(task.id)
             if ended.revision >= task.revision:
                 self._tell(ended, blocker=ended.status is TaskStatus.FAILED and ended.attempts > 0)
                 board.drop(task.id)

@@ -31,10 +31,14 @@ class Ticks:
         self._locks = locks
         self._layout = layout
         self._time = time
+        #: The highest tick that this process has seen: should the file be lost, the count goes on from there.
+        self._seen = 0
 
     def read(self) -> ClockFile:
         """The clock as it stands; all zero before the first tick."""
-        return ClockFile.model_validate(self._documents.read(self._layout.clock, CLOCK) or CLOCK.empty())
+        now = ClockFile.model_validate(self._documents.read(self._layout.clock, CLOCK) or CLOCK.empty())
+        self._seen = max(self._seen, now.tick)
+        return now
 
     def pass_gate(self, agent: str, tick_seconds: float) -> Passed:
         """Pass the gate of the present slot. Raises LockTimeout if a holder hangs."""
@@ -53,7 +57,7 @@ class Ticks:
                     return Passed(now, carries=False)
                 now.missed += slot - now.slot - 1
                 now.slot = slot
-            now.tick += 1
+            now.tick = self._seen = max(now.tick, self._seen) + 1
             now.carrier = agent
             now.timestamp = clock.iso(wall)
             self._documents.write(self._layout.clock, now.dump())

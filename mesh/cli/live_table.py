@@ -1,0 +1,84 @@
+"""The table that `mesh up` and `mesh status --watch` show."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+
+import click
+
+from mesh import clock
+from mesh.cli.app import table
+from mesh.errors import MeshError
+from mesh.service.overview import Row, rows
+from mesh.store import Store
+
+_HEADERS = ["AGENT", "PORT", "STATUS", "CURRENT TASK", "QUEUE", "BUDDY", "LAST BEAT", ""]
+_EVERY_S = 1.0
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def render(store: Store, notes: dict[str, str] | None = None) -> str:
+    """The table as text."""
+    return table(_HEADERS, [_cells(row) for row in rows(store, notes)])
+
+
+def _cells(row: Row) -> list[str]:
+    task = f"{row.task} {row.progress:.0%}" if row.task and row.progress is not None else (row.task or "-")
+    beat = "-" if row.beat_age_s is None else f"{row.beat_age_s:.0f} s ago"
+    task = task if len(task) <= 44 else task[:43] + "…"
+    return [row.agent, str(row.port), row.status, task, str(row.queue), row.buddy, beat, row.note]
+
+
+class LiveTable:
+    """Shows the table again and again: in place on a terminal, elsewhere once for each change that matters."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._shown_s = -_EVERY_S
+        self._last = ""
+        self._terminal = sys.stdout.isatty()
+
+    def show(self, notes: dict[str, str]) -> None:
+        """Show it, at most once a second."""
+        now_s = clock.SYSTEM.monotonic()
+        if now_s - self._shown_s < _EVERY_S:
+            return
+        self._shown_s = now_s
+        try:
+            found = rows(self._store, notes)
+        except MeshError as error:
+            text = key = error.detail
+        else:
+            text = table(_HEADERS, [_cells(row) for row in found])
+            key = repr([(row.agent, row.port, row.status, row.note, row.buddy) for row in found])
+        if self._terminal:
+            head = f"mesh {self._store.layout.root}   Ctrl-C stops all agents\n\n"
+            click.echo(_CLEAR + head + text + _error_line(self._store))
+        elif key != self._last:
+            click.echo(text + _error_line(self._store) + "\n")
+            sys.stdout.flush()
+        self._last = key
+
+
+def _error_line(store: Store) -> str:
+    error = store.registry.error
+    return f"\n\nregistry: {error.detail} The last good one is in force." if error else ""
+
+
+def all_healthy(store: Store) -> bool:
+    """Whether every agent that should run answers `GET /health` as healthy."""
+    registry = store.registry.current
+    wanted = [agent for agent in registry.agents if not store.switches.is_stopped(agent)]
+    return all(_answers(registry.entry(agent).host, registry.entry(agent).port) for agent in wanted)
+
+
+def _answers(host: str, port: int) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=1.0)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,70 @@
+"""Which task an agent takes next, and what becomes of a task after an attempt.
+
+A task gets a few attempts; then it has failed, and a blocker says what stands in the way. Input that is wrong can't
+get better by trying again. An attempt that may have acted on the outside world is never repeated by itself: its
+outcome is unknown, and a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mesh.limits import Limits
+from mesh.models import Task, TaskResult, TaskStatus, Verdict
+
+
+class Ending(StrEnum):
+    """How an attempt came to its end."""
+
+    DONE = "done"
+    FAILED = "failed"
+    #: The input is wrong; the same attempt again would fail the same way.
+    WRONG_INPUT = "wrong_input"
+    TIMED_OUT = "timed_out"
+    #: We stopped it ourselves: paused, shut down, restarted.
+    INTERRUPTED = "interrupted"
+    #: The agent's process died while it ran.
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is known of an attempt that is over."""
+
+    ending: Ending
+    detail: str = ""
+    result: TaskResult | None = None
+
+
+def decide(task: Task, attempt: Attempt, tick: int, limits: Limits) -> Verdict:
+    """What becomes of the task."""
+    if task.cancel_requested:
+        reason = f"cancelled by {task.cancel_requested}"
+        return Verdict(TaskStatus.CANCELLED, reason, error=reason)
+    if attempt.ending is Ending.DONE:
+        return Verdict(TaskStatus.COMPLETED, "done", result=attempt.result)
+    if attempt.ending is Ending.WRONG_INPUT:
+        return Verdict(TaskStatus.FAILED, "its input is wrong", error=attempt.detail, blocker=True)
+    if task.effects == "external":
+        error = f"{attempt.detail}; it may already have acted on the outside world, so a person decides"
+        return Verdict(TaskStatus.OUTCOME_UNKNOWN, "cut short with external effects", error=error)
+    if attempt.ending is Ending.INTERRUPTED:
+        return Verdict(TaskStatus.QUEUED, attempt.detail, counts=False)
+    if task.attempts >= limits.task_attempts_max:
+        error = f"{attempt.detail} (attempt {task.attempts} of {limits.task_attempts_max})"
+        return Verdict(TaskStatus.FAILED, "no attempt left", error=error, blocker=True)
+    delay_ticks = limits.task_retry_delay_ticks * 2 ** (task.attempts - 1)
+    return Verdict(TaskStatus.QUEUED, attempt.detail, error=attempt.detail, not_before_tick=tick + delay_ticks)
+
+
+def next_task(
+    own: Iterable[Task], shared: Iterable[Task], responsibilities: Iterable[str], can_run: Callable[[Task], bool]
+) -> Task | None:
+    """The first of the agent's own tasks, else the first of the global queue that it is responsible for. Both
+    come sorted; what the agent can't run is left for others."""
+    skilled = set(responsibilities)
+    own_fitting = (task for task in own if can_run(task))
+    shared_fitting = (task for task in shared if skilled.issuperset(task.needs) and can_run(task))
+    return next(own_fitting, None) or next(shared_fitting, None)

@@ -1,0 +1,26 @@
+"""The runner that needs no model: a task is done by the skill that it names, else by the one of its title."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
+
+from mesh.models import Task
+from mesh.runners.base import Report
+
+Context = TypeVar("Context")
+
+
+class SkillsRunner(Generic[Context]):
+    def __init__(self, skills: Mapping[str, Callable[[Context], Awaitable[Report]]]) -> None:
+        self._skills = {title.strip().casefold(): skill for title, skill in skills.items()}
+
+    def can_run(self, task: Task) -> bool:
+        return _key(task) in self._skills
+
+    async def run(self, task: Task, context: Context) -> Report:
+        return await self._skills[_key(task)](context)
+
+
+def _key(task: Task) -> str:
+    return (task.skill or task.title).strip().casefold()

@@ -1,0 +1,232 @@
+"""The HTTP routes of an agent. They validate, enqueue and answer; the worker and the tick act."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from mesh.clock import MINUTE_S, iso
+from mesh.errors import BadUse, Invalid, MeshError
+from mesh.models import (
+    PingAnswer,
+    PingRequest,
+    ReviewAnswer,
+    ReviewRequest,
+    TaskRequest,
+    TaskStatus,
+    WakeRequest,
+)
+from mesh.service import task_desk
+from mesh.service.agent import AgentService
+from mesh.service.auth import Caller, speaks_as
+from mesh.service.guard import Door, Guard, encode_problem, is_task_post
+from mesh.service.roles import Agent
+
+PROBLEM = "application/problem+json"
+_LIST_MAX = 1000
+
+
+def build_app(title: str, make_service: Callable[[], AgentService]) -> FastAPI:
+    """The application of one agent. `make_service` is called as the application starts."""
+    door = Door()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            service = make_service()
+            await service.start()
+        except Exception as error:
+            app.state.failure = error  # uvicorn swallows it; whoever serves raises it again
+            raise
+        app.state.service, door.core = service, service.core
+        yield
+        await service.stop()
+
+    app = FastAPI(
+        title=f"Agent {title}",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere; the OpenAPI document itself is served
+        redoc_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.add_middleware(Guard, door=door)
+    _add_errors(app)
+    _add_looks(app)
+    _add_tasks(app)
+    _add_buddy(app)
+    return app
+
+
+def standalone_app(role: Agent) -> FastAPI:
+    """For `uvicorn agents.<id>:app`: root and speed from the environment."""
+    from mesh.store.setup import resolve_root
+
+    def make_service() -> AgentService:
+        root = resolve_root(None, os.environ.get("MESH_ROOT"))
+        return AgentService(role, root, tick_seconds=tick_seconds(os.environ.get("MESH_TICK_SECONDS")))
+
+    return build_app(role.id, make_service)
+
+
+def tick_seconds(text: str | None) -> float:
+    """How long a tick is; a minute unless a number from 0.05 to 60 says otherwise."""
+    try:
+        seconds = float(text) if text else MINUTE_S
+    except ValueError:
+        seconds = 0.0
+    if not 0.05 <= seconds <= MINUTE_S:
+        raise BadUse(f"A tick lasts from 0.05 to {MINUTE_S:g} seconds, not {text}.")
+    return seconds
+
+
+def _service(request: Request) -> AgentService:
+    service: AgentService = request.app.state.service
+    return service
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.scope["caller"]
+    return caller
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(json.dumps(content, ensure_ascii=False), status, media_type="application/json")
+
+
+def _add_looks(app: FastAPI) -> None:
+    @app.get("/health", tags=["look"], responses={503: {"description": "unhealthy"}})
+    async def health(request: Request) -> Response:
+        """Whether the agent is healthy, from memory: it answers with a full disk, and needs no secret."""
+        core = _service(request).core
+        status, reasons = core.health()
+        body = {
+            "status": status,
+            "uptime": round(core.uptime_s, 1),
+            "agentId": core.agent,
+            "incarnation": core.incarnation,
+            "reasons": reasons,
+        }
+        return _json(body, 503 if status == "unhealthy" else 200)
+
+    @app.get("/status", tags=["look"])
+    async def status(request: Request) -> Response:
+        """All of the agent's state, and how it stands in the mesh."""
+        service = _service(request)
+        core = service.core
+        error = core.store.registry.error
+        alerts = await core.io(core.store.alerts.open)
+        entry = core.registry.agents.get(core.agent)
+        body = {
+            **core.state.dump(),
+            "now": iso(core.time.wall()),
+            "buddy": entry.buddy if entry else None,
+            "watchedBy": core.registry.watcher_of(core.agent),
+            "inboxLength": core.queue_length,
+            "root": core.store.layout.root,
+            "registry": {"ok": error is None, "error": error.problem() if error else None},
+            "alerts": [alert.dump() for alert in alerts],
+            "health": dict(zip(("status", "reasons"), core.health(), strict=True)),
+        }
+        return _json(body)
+
+
+def _add_tasks(app: FastAPI) -> None:
+    @app.post("/task", status_code=202, tags=["tasks"])
+    async def post_task(request: Request, body: TaskRequest) -> Response:
+        """Give this agent a task, or with `"owner": "any"` the mesh. The same id and body again is one task."""
+        service, caller = _service(request), _caller(request)
+        giver = speaks_as(service.core, caller, body.from_)
+        task = await task_desk.take_in(service, body, giver, caller)
+        return _json({"accepted": True, "taskId": task.id}, 202)
+
+    @app.get("/task/{task_id}", tags=["tasks"])
+    async def get_task(request: Request, task_id: str) -> Response:
+        """A task with its progress and result, whichever agent has it."""
+        core = _service(request).core
+        return _json(task_desk.view(await core.io(task_desk.find, core, task_id)))
+
+    @app.get("/task", tags=["tasks"])
+    async def list_tasks(
+        request: Request,
+        status: TaskStatus | None = None,
+        owner: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=_LIST_MAX)] = 100,
+    ) -> Response:
+        """Tasks of the whole mesh: the open ones in the order they are served, then the ended, newest first."""
+        core = _service(request).core
+        found = await core.io(task_desk.listed, core, status, owner, limit)
+        return _json([task_desk.view(task) for task in found])
+
+    @app.delete("/task/{task_id}", tags=["tasks"])
+    async def cancel_task(request: Request, task_id: str) -> Response:
+        """Cancel a task: one that waits at once; the work on one that runs stops within a moment."""
+        await task_desk.cancel(_service(request), task_id, _caller(request))
+        return _json({"cancelled": True})
+
+
+def _add_buddy(app: FastAPI) -> None:
+    @app.post("/buddy/ping", tags=["buddy"])
+    async def ping(request: Request, body: PingRequest) -> PingAnswer:
+        """How this agent is, for its buddy."""
+        core = _service(request).core
+        giver = speaks_as(core, _caller(request), body.from_)
+        concerns = core.concerns()
+        core.event("pinged", f"by {giver}", watcher=giver)
+        return PingAnswer(
+            status=core.health()[0],
+            task_queue_length=core.queue_length,
+            current_task=core.state.current_task.title if core.state.current_task else None,
+            concerns=concerns,
+            needs_help=bool(concerns) and core.paused is None,
+        )
+
+    @app.post("/buddy/review", tags=["buddy"])
+    async def review(request: Request, body: ReviewRequest) -> ReviewAnswer:
+        """What the watcher found; answers what this agent does about it."""
+        service = _service(request)
+        giver = speaks_as(service.core, _caller(request), body.from_)
+        return await service.rounds.act_on_review(giver, body.check_results)
+
+    @app.post("/wake", tags=["buddy"])
+    async def wake(request: Request, body: WakeRequest) -> Response:
+        """Do the agent's own pass now. Never touches a task that runs."""
+        service = _service(request)
+        giver = speaks_as(service.core, _caller(request), body.from_)
+        return _json({"awake": True, "did": service.wake(giver, body.reason)})
+
+
+def _add_errors(app: FastAPI) -> None:
+    def problem(request: Request, error: MeshError) -> Response:
+        refused = is_task_post(request.method, request.url.path)
+        headers = {"Retry-After": "30"} if error.status in (429, 503, 507) else None
+        return Response(encode_problem(error, task_refused=refused), error.status, headers, PROBLEM)
+
+    @app.exception_handler(MeshError)
+    async def mesh_error(request: Request, error: MeshError) -> Response:
+        return problem(request, error)
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong_shape(request: Request, error: RequestValidationError) -> Response:
+        errors = [{"field": _field(item["loc"]), "reason": item["msg"]} for item in error.errors()]
+        detail = "; ".join(f"{item['field']}: {item['reason']}" if item["field"] else item["reason"] for item in errors)
+        return problem(request, Invalid(detail, errors=errors))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        titles = {404: "There is nothing at this path", 405: "This path doesn't take this method"}
+        title = titles.get(error.status_code, str(error.detail))
+        content = {"type": "about:blank", "title": title, "status": error.status_code}
+        content["detail"] = f"{request.method} {request.url.path}"
+        return Response(json.dumps(content), error.status_code, dict(error.headers or {}), PROBLEM)
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in location if part not in ("body", "query", "path"))

@@ -1,0 +1,71 @@
+"""Calls to other agents over HTTP, with this agent's own secret. One client, shared, made when first used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from mesh.errors import PeerUnavailable, StoreUnavailable
+from mesh.models import PingAnswer, ReviewAnswer
+from mesh.service.core import Core
+
+
+class BuddyClient:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._http: httpx.AsyncClient | None = None
+
+    async def ping(self, other: str, body: dict[str, Any]) -> PingAnswer:
+        """`POST /buddy/ping`, tried again as often as the limits say. Raises PeerUnavailable."""
+        last: PeerUnavailable | None = None
+        for _ in range(1 + self._core.limits.ping_retries):
+            try:
+                answer = await self._post(other, "/buddy/ping", body)
+                return PingAnswer.model_validate(answer)
+            except PeerUnavailable as error:
+                last = error
+            except ValueError as error:
+                last = PeerUnavailable(
+                    f"{other} answered a ping with nonsense: {error}", agentId=other, reason="answer"
+                )
+        assert last is not None
+        raise last
+
+    async def review(self, other: str, checks: dict[str, bool]) -> ReviewAnswer:
+        """`POST /buddy/review`. Raises PeerUnavailable."""
+        answer = await self._post(other, "/buddy/review", {"from": self._core.agent, "checkResults": checks})
+        return ReviewAnswer.model_validate(answer)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def _post(self, other: str, path: str, body: dict[str, Any]) -> Any:
+        entry = self._core.registry.entry(other)
+        secret = self._core.store.secrets.of(self._core.agent)
+        if secret is None:
+            raise StoreUnavailable(f"{self._core.agent} has no secret that can be read; run `mesh init`.")
+        if self._http is None:
+            # Loopback and plain HTTP: a TLS context would cost 38 ms, and proxies are for the outside world.
+            self._http = httpx.AsyncClient(verify=False, trust_env=False)
+        host = f"[{entry.host}]" if ":" in entry.host else entry.host
+        try:
+            answer = await self._http.post(
+                f"http://{host}:{entry.port}{path}",
+                json=body,
+                headers={"Authorization": f"Bearer {secret}"},
+                timeout=self._core.limits.ping_timeout_s,
+            )
+            answer.raise_for_status()
+            return answer.json()
+        except httpx.TimeoutException:
+            raise _unavailable(other, "timeout", "did not answer in time") from None
+        except httpx.HTTPStatusError as error:
+            raise _unavailable(other, "answer", f"answered {error.response.status_code}") from None
+        except (httpx.HTTPError, ValueError) as error:
+            raise _unavailable(other, "refused", f"could not be reached ({type(error).__name__})") from None
+
+
+def _unavailable(other: str, reason: str, what: str) -> PeerUnavailable:
+    return PeerUnavailable(f"{other} {what}.", agentId=other, reason=reason)

@@ -1,0 +1,76 @@
+"""What the carrier of a tick does for the whole mesh: health.json, clock.json, repair, retention."""
+
+from __future__ import annotations
+
+from mesh import clock
+from mesh.errors import MeshError
+from mesh.models import AgentHealth, HealthFile
+from mesh.policy import schedule
+from mesh.policy.liveness import Seen, health_of, system_health
+from mesh.service.core import Core
+
+_RETENTION_EVERY_TICKS = 60
+
+
+async def carry(core: Core) -> None:
+    """The carrier's work for the present tick. What fails is journalled; the next carrier does it again."""
+    try:
+        await core.io(refresh, core)
+        if core.clock.tick % core.limits.repair_every_ticks == 0:
+            await core.io(core.store.tasks.repair)
+        if core.clock.tick % _RETENTION_EVERY_TICKS == 0:
+            done = await core.io(core.store.retention.run, core.limits, list(core.registry.agents))
+            if done:
+                core.event("retention", ", ".join(f"{name}: {count}" for name, count in done.items()))
+    except MeshError as error:
+        core.event("carry_failed", error.detail)
+
+
+def refresh(core: Core) -> None:
+    """Rewrite health.json and complete clock.json."""
+    agents = {agent: observe(core, agent) for agent in core.registry.agents}
+    alerts = core.store.alerts.open()
+    core.open_alerts = len(alerts)
+    listed: list[dict[str, str | None]] = [
+        {"agent": a.agent_id, "type": a.type, "since": a.since, "id": a.id, "title": a.title} for a in alerts
+    ]
+    for agent, health in agents.items():
+        if not health.healthy:
+            listed.append({"agent": agent, "type": health.concern, "since": health.last_seen})
+    core.store.write_health(
+        HealthFile(
+            last_update=clock.iso(core.time.wall()),
+            as_of_tick=core.clock.tick,
+            agents=agents,
+            system_health=system_health(agents, [alert.severity for alert in alerts]),
+            alerts=listed,
+        )
+    )
+    mesh_now = core.mesh_now
+    minutes = {agent: core.registry.sync_minute(agent) for agent in core.registry.agents}
+    now = core.clock.model_copy()
+    now.phase = schedule.phase(mesh_now, minutes)
+    now.next_sync = clock.iso(schedule.next_sync(mesh_now, minutes)[0])
+    now.active_agents = [agent for agent, health in agents.items() if health.healthy and health.concern != "stopped"]
+    now.scheduled_events = schedule.scheduled_events(mesh_now, core.clock.tick, minutes)
+    now.as_of_tick = core.clock.tick
+    core.store.ticks.record(now)
+
+
+def observe(core: Core, agent: str) -> AgentHealth:
+    """What can be seen of an agent, by its beat, its process and its state file."""
+    store = core.store
+    try:
+        state = store.state(agent)
+    except (MeshError, ValueError):
+        state = None
+    beat = store.beat(agent)
+    seen = Seen(
+        status=state.status if state else None,
+        reason=state.reason if state else None,
+        last_seen=state.last_heartbeat if state else None,
+        beat_age_s=beat.age_s(core.time) if beat else None,
+        process=store.process(agent) is not None,
+        stopped=store.switches.is_stopped(agent),
+    )
+    return health_of(seen, core.limits)

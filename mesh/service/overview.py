@@ -1,0 +1,113 @@
+"""The mesh at a glance, from files alone: it works with the mesh down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mesh.errors import MeshError
+from mesh.models import AgentState
+from mesh.policy.liveness import Seen, health_of
+from mesh.store import Store
+from mesh.store.incarnations import process_started
+
+
+@dataclass(frozen=True)
+class Row:
+    """One agent's line."""
+
+    agent: str
+    port: int
+    status: str
+    task: str
+    progress: float | None
+    buddy: str
+    watched_by: str
+    beat_age_s: float | None
+    queue: int
+    healthy: bool
+    note: str
+
+
+def rows(store: Store, notes: dict[str, str] | None = None) -> list[Row]:
+    """A line for each agent of the registry in force. `notes` says why agents are down."""
+    registry = store.registry.current
+    waiting: dict[str, int] = {}
+    for task in store.tasks.open():
+        if task.status != "working":
+            waiting[task.owner] = waiting.get(task.owner, 0) + 1
+    found = []
+    for agent, entry in registry.agents.items():
+        state = _state(store, agent)
+        beat = store.beat(agent)
+        age_s = beat.age_s(store.time) if beat else None
+        alive = store.process(agent) is not None
+        seen = Seen(
+            status=state.status if state else None,
+            reason=state.reason if state else None,
+            last_seen=state.last_heartbeat if state else None,
+            beat_age_s=age_s,
+            process=alive,
+            stopped=store.switches.is_stopped(agent),
+        )
+        health = health_of(seen, registry.limits_for(agent))
+        task_now = state.current_task if state and alive else None
+        note = (notes or {}).get(agent) or ("" if health.concern in (None, "offline") else str(health.concern))
+        found.append(
+            Row(
+                agent=agent,
+                port=entry.port,
+                status=health.status.value,
+                task=task_now.title if task_now else "",
+                progress=task_now.progress if task_now else None,
+                buddy=entry.buddy,
+                watched_by=registry.watcher_of(agent) or "",
+                beat_age_s=round(age_s, 1) if age_s is not None else None,
+                queue=waiting.get(agent, 0),
+                healthy=health.healthy and health.concern != "stopped",
+                note=note,
+            )
+        )
+    return found
+
+
+def summary(store: Store) -> dict[str, Any]:
+    """Everything that `mesh status` shows."""
+    store.registry.refresh()
+    clock = store.ticks.read()
+    error = store.registry.error
+    open_tasks = store.tasks.open()
+    return {
+        "root": store.layout.root,
+        "supervisor": supervisor(store),
+        "registry": {
+            "ok": error is None,
+            "error": error.problem() if error else None,
+            "replacedLink": store.registry.replaced_link(),
+        },
+        "paused": store.switches.paused(),
+        "tick": clock.tick,
+        "phase": clock.phase,
+        "freeMb": store.free_mb(),
+        "globalQueue": sum(task.owner == "any" for task in open_tasks),
+        "openTasks": len(open_tasks),
+        "blockers": [blocker.dump() for blocker in store.knowledge.blockers()],
+        "alerts": [alert.dump() for alert in store.alerts.open()],
+        "agents": [asdict(row) for row in rows(store)],
+    }
+
+
+def supervisor(store: Store) -> dict[str, Any] | None:
+    """Who supervises the mesh now, or None: `{pid, mode, tickSeconds, …}`."""
+    note = store.switches.supervisor()
+    if note is None or note.get("bootId") != store.time.boot_id():
+        return None
+    started = process_started(int(note["pid"]))
+    return note if started is not None and started == note["started"] else None
+
+
+def _state(store: Store, agent: str) -> AgentState | None:
+    try:
+        return store.state(agent)
+    except (MeshError, ValueError):
+        return None

@@ -1,0 +1,265 @@
+"""Takes a task, runs it on the runner, records the outcome; one task at a time.
+
+While a task runs the worker looks once a moment whether it was cancelled, the agent was paused, or time is up, and
+stops the work if so. What policy decides of the attempt is settled in the store before anything else is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from mesh import clock
+from mesh.errors import Fenced, MeshError, SkillInputError
+from mesh.models import AgentStatus, Claim, CurrentTask, Task, TaskResult, TaskStatus, Verdict
+from mesh.policy import tasks as policy
+from mesh.policy.tasks import Attempt, Ending
+from mesh.runners.base import Report, Runner
+from mesh.service.core import Core, log
+from mesh.service.skill_context import SkillContext
+
+_LOOK_S = 0.25
+_SAVE_PROGRESS_S = 2.0
+_SETTLE_AGAIN_S = 1.0
+_CUT_NOTE = "\n\n… cut: the report was longer than the mesh keeps.\n"
+
+
+class Worker:
+    def __init__(self, core: Core, runner: Runner[SkillContext]) -> None:
+        self._core = core
+        self._runner = runner
+        self._wakeup = asyncio.Event()
+        self._stopping = False
+        self._progress = 0.0
+        core.wake_worker = self._wakeup.set
+
+    def can_run(self, task: Task) -> bool:
+        return self._runner.can_run(task)
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        while not self._stopping:
+            try:
+                task = await self._take()
+            except MeshError as error:
+                log.warning("%s: no task could be taken: %s", self._core.agent, error.detail)
+                task = None
+            if task is not None:
+                await self._work(task)
+            elif not self._stopping:
+                await self._wakeup.wait()
+                self._wakeup.clear()
+
+    def stop(self) -> None:
+        """Take nothing more; what runs is stopped and goes back to the queue."""
+        self._stopping = True
+        self._wakeup.set()
+
+    # -- taking
+
+    async def _take(self) -> Task | None:
+        core = self._core
+        if core.disk_low or core.fatal or core.paused:
+            return None
+        return await core.io(self._claim)
+
+    def _claim(self) -> Task | None:
+        core = self._core
+        # Looked at again right before: a pause must hold even for a process that was itself stopped until now.
+        if core.store.switches.is_paused(core.agent) or core.agent not in core.registry.agents:
+            return None
+        claim = Claim(agent=core.agent, incarnation=core.incarnation, since=clock.iso(core.time.wall()))
+        skilled = core.registry.entry(core.agent).responsibilities
+        return core.store.tasks.claim(
+            claim,
+            lambda own, shared: policy.next_task(own, shared, skilled, self._runner.can_run),
+            core.clock.tick,
+        )
+
+    # -- working
+
+    async def _work(self, task: Task) -> None:
+        core = self._core
+        assert task.claim is not None
+        self._progress = 0.0
+        await self._begin(task)
+        began_s = core.time.monotonic()
+        context = SkillContext(core.store, core.registry, core.agent, task, self._note_progress)
+        running = asyncio.ensure_future(self._runner.run(task, context))
+        ending, detail = await self._watch(task, task.claim, running)
+        attempt, report = await self._outcome(running, ending, detail)
+        settled = await self._settle(task, task.claim, attempt)
+        if settled is not None:
+            await self._record(settled, attempt, core.time.monotonic() - began_s)
+            if report is not None and settled.status is TaskStatus.COMPLETED and report.remember:
+                await self._quietly(lambda: core.io(core.store.remember, core.agent, report.remember))
+        await self._finish()
+
+    async def _watch(self, task: Task, claim: Claim, running: asyncio.Future[Report]) -> tuple[Ending | None, str]:
+        """Wait for the work to end. If it has to be stopped before: how, and why."""
+        core = self._core
+        deadline_s = core.time.monotonic() + core.limits.task_run_max_s
+        saved_s, seen = core.time.monotonic(), core.store.disk.signature(core.store.layout.active)
+        while not running.done():
+            await asyncio.wait({running}, timeout=_LOOK_S)
+            now_s = core.time.monotonic()
+            if running.done():
+                break
+            if self._stopping:
+                return Ending.INTERRUPTED, "the agent was stopped"
+            if core.paused is not None:
+                return Ending.INTERRUPTED, f"paused: {core.paused}"
+            if now_s > deadline_s:
+                return Ending.TIMED_OUT, f"it took longer than {core.limits.task_run_max_s:g} s"
+            found = core.store.disk.signature(core.store.layout.active)
+            if found != seen and await self._cancelled(task):
+                return Ending.INTERRUPTED, "cancelled"
+            seen = found
+            if now_s - saved_s >= _SAVE_PROGRESS_S and core.state.current_task is not None:
+                saved_s = now_s
+                if core.state.current_task.progress != self._progress:
+                    await self._save_progress(task, claim)
+                    seen = core.store.disk.signature(core.store.layout.active)
+        return None, ""
+
+    async def _cancelled(self, task: Task) -> bool:
+        try:
+            now = await self._core.io(self._core.store.tasks.find, task.id)
+        except MeshError:
+            return False
+        return now.cancel_requested is not None
+
+    async def _outcome(
+        self, running: asyncio.Future[Report], ending: Ending | None, detail: str
+    ) -> tuple[Attempt, Report | None]:
+        if ending is not None:
+            running.cancel()
+            await asyncio.wait({running}, timeout=self._core.limits.stop_grace_s)
+            if running.done() and not running.cancelled() and (late := running.exception()):
+                log.info("%s: stopped work ended with %r", self._core.agent, late)
+            return Attempt(ending, detail), None
+        try:
+            report = running.result()
+        except SkillInputError as error:
+            return Attempt(Ending.WRONG_INPUT, error.detail), None
+        except (Exception, asyncio.CancelledError) as error:  # a skill's bug ends its attempt, nothing else
+            log.warning("%s: skill failed:\n%s", self._core.agent, "".join(traceback.format_exception(error)))
+            return Attempt(Ending.FAILED, f"{type(error).__name__}: {error}"), None
+        text = report.text
+        if len(text.encode()) > self._core.limits.result_bytes_max:
+            kept = text.encode()[: self._core.limits.result_bytes_max].decode(errors="ignore")
+            text = kept + _CUT_NOTE
+        result = TaskResult(text=text, files=list(report.files), evidence=list(report.evidence))
+        return Attempt(Ending.DONE, result=result), report
+
+    # -- settling
+
+    async def _settle(self, task: Task, claim: Claim, attempt: Attempt) -> Task | None:
+        """Record the outcome, however long the disk takes to let us; None if the task is no longer ours."""
+        core = self._core
+
+        def decide(now: Task) -> Verdict:
+            return policy.decide(now, attempt, core.clock.tick, core.limits)
+
+        while not core.fatal:
+            try:
+                return await core.io(core.store.tasks.settle, claim, task.id, decide)
+            except Fenced as error:
+                core.event("claim_lost", error.detail, taskId=task.id)
+                return None
+            except MeshError as error:
+                log.warning("%s: outcome of %s not recorded yet: %s", core.agent, task.id, error.detail)
+                await asyncio.sleep(_SETTLE_AGAIN_S)
+        return None
+
+    async def _record(self, task: Task, attempt: Attempt, duration_s: float) -> None:
+        core = self._core
+        failed = attempt.ending in (Ending.FAILED, Ending.WRONG_INPUT, Ending.TIMED_OUT)
+        entry = {
+            "taskId": task.id,
+            "title": task.title,
+            "status": task.status,
+            "attempt": task.attempts,
+            "durationS": round(duration_s, 3),
+            "error": attempt.detail if failed else None,
+        }
+        if attempt.ending is not Ending.INTERRUPTED:
+            core.recent.append({"at": clock.iso(core.time.wall()), **entry})
+            await self._quietly(lambda: core.io(core.store.journal.history, core.agent, **entry))
+        core.event(f"task_{task.status}", task.history[-1]["reason"], taskId=task.id, title=task.title)
+        if task.status is TaskStatus.OUTCOME_UNKNOWN:
+            await self._quietly(lambda: core.io(raise_outcome_unknown, core, task))
+        if task.status is TaskStatus.COMPLETED:
+            core.state.last_completed_task = task.finished_at
+            core.state.stamps.completed_s = core.time.boottime()
+        core.refresh_metrics()
+
+    async def _begin(self, task: Task) -> None:
+        core = self._core
+        if task.estimated_minutes:
+            end = core.time.wall() + timedelta(minutes=task.estimated_minutes)
+            task.estimated_completion = clock.iso(end)
+        core.state.current_task = CurrentTask(
+            id=task.id,
+            type=task.type,
+            title=task.title,
+            description=task.description[:500],
+            started_at=task.started_at,
+            estimated_completion=task.estimated_completion,
+        )
+        core.state.status, core.state.reason = AgentStatus.WORKING, None
+        core.state.stamps.task_s, core.state.stamps.idle_s = core.time.boottime(), None
+        core.active_now()
+        core.event("task_started", f"attempt {task.attempts}", taskId=task.id, title=task.title)
+        await core.save()
+
+    async def _finish(self) -> None:
+        core = self._core
+        core.state.current_task = None
+        core.state.status, core.state.reason = resting_status(core)
+        core.state.stamps.task_s, core.state.stamps.idle_s = None, core.time.boottime()
+        core.active_now()
+        await core.save()
+
+    def _note_progress(self, share: float) -> None:
+        self._progress = round(share, 3)
+        self._core.active_now()
+
+    async def _save_progress(self, task: Task, claim: Claim) -> None:
+        core = self._core
+        assert core.state.current_task is not None
+        core.state.current_task.progress = self._progress
+        await core.save()
+        progress = core.store.tasks.progress
+        await self._quietly(lambda: core.io(progress, claim, task.id, self._progress, task.estimated_completion))
+
+    async def _quietly(self, step: Callable[[], Awaitable[object]]) -> None:
+        """Carry out a step whose failure must not undo what is settled already."""
+        try:
+            await step()
+        except MeshError as error:
+            log.warning("%s: %s", self._core.agent, error.detail)
+
+
+def resting_status(core: Core) -> tuple[AgentStatus, str | None]:
+    """What an agent is while no task runs."""
+    if core.paused is not None:
+        return AgentStatus.BLOCKED, f"paused: {core.paused}"
+    if core.disk_low:
+        return AgentStatus.BLOCKED, "too little free disk space"
+    return AgentStatus.IDLE, None
+
+
+def raise_outcome_unknown(core: Core, task: Task) -> None:
+    """Ask a person what became of an attempt that may have acted on the outside world."""
+    core.store.alerts.raise_alert(
+        "outcome_unknown",
+        core.agent,
+        f"Did {task.title!r} take effect?",
+        task.error or "the attempt was cut short",
+        about=task.id,
+        severity="high",
+        next_=f"find out, then: mesh task resolve {task.id} --as completed|failed|retry",
+    )
