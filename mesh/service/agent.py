@@ -8,7 +8,8 @@ itself is the worker's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from mesh import clock
 from mesh.clock import SYSTEM
@@ -31,6 +32,7 @@ from mesh.store.locks import SleepingClock
 from mesh.store.switches import ALL
 
 _FREE_SPACE_EVERY_BEATS = 5
+_WORKER = "worker"
 
 
 class AgentService:
@@ -58,6 +60,7 @@ class AgentService:
         self._beats = 0
         self._seen: dict[str, Signature | None] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._rounds: asyncio.Task[None] | None = None
 
     # -- life
 
@@ -72,8 +75,8 @@ class AgentService:
         await self._look_around()
         await self._rest()
         core.event("started", f"incarnation {core.incarnation}")
-        self._spawn(self._beat_forever())
-        self._spawn(self.worker.run())
+        self._spawn(self._beat_forever(), "beats")
+        self._spawn(self.worker.run(), _WORKER)
         # The first gate is passed at once: it begins the count of slots after a reboot.
         await self.tick()
         self.scheduler.start()
@@ -83,7 +86,7 @@ class AgentService:
         self.scheduler.stop()
         self.worker.stop()
         grace_s = self.core.limits.stop_grace_s
-        working = {task for task in self._running if task.get_name() == "Worker.run"}
+        working = {task for task in self._running if task.get_name() == _WORKER}
         if working:
             await asyncio.wait(working, timeout=grace_s)
         for task in self._running:
@@ -228,7 +231,12 @@ class AgentService:
         core.wake_worker()
         if passed.carries:
             await carrier.carry(core)
-        self._spawn(self._make_rounds(last, core.clock.tick))
+        self._rounds = self._spawn(self._make_rounds(last, core.clock.tick), "rounds")
+
+    async def rounds_done(self) -> None:
+        """Wait until the rounds of the last tick are over."""
+        if self._rounds is not None:
+            await asyncio.wait({self._rounds})
 
     async def _make_rounds(self, last: int, tick: int) -> None:
         core = self.core
@@ -258,11 +266,11 @@ class AgentService:
             if verdict.status == "outcome_unknown":
                 await core.io(raise_outcome_unknown, core, task)
 
-    def _spawn(self, coroutine: object) -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(coroutine)  # type: ignore[call-overload]
-        task.set_name(getattr(coroutine, "__qualname__", "task"))
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine, name=name or "look")
         self._running.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
 from mesh import clock
@@ -34,6 +34,11 @@ DAY = timedelta(days=1)
 @cache
 def _writer() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix="mesh-writer")
+
+
+async def in_writer(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function on this process' writer thread."""
+    return await asyncio.get_running_loop().run_in_executor(_writer(), partial(function, *args, **kwargs))
 
 
 class Core:
@@ -66,9 +71,8 @@ class Core:
 
     async def io(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run store work on the writer thread. What means the end of this process is noted on the way."""
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(_writer(), lambda: function(*args, **kwargs))
+            return await in_writer(function, *args, **kwargs)
         except (Fenced, DurabilityLost) as error:
             lost = self.store.files.lost
             if lost or not self.store.disk.signature(self.store.files.scratch):

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from mesh.clock import SYSTEM
 from mesh.errors import MeshError, NewerSchema, PortTaken, RegistryInvalid
 from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED
 from mesh.service import ports
@@ -23,6 +24,7 @@ from mesh.service.api import build_app
 from mesh.service.core import log
 from mesh.service.roles import load
 from mesh.store import Store
+from mesh.store.locks import SleepingClock
 
 _GRACEFUL_S = 2
 _BACKLOG = 2048
@@ -128,7 +130,7 @@ async def serve_agent(agent: str, root: str, tick_seconds: float, life: int | No
         raise MeshError(f"{agent} ends: {server.service.core.fatal}")
 
 
-def open_agent(agent: str, root: str, tick_seconds: float) -> AgentServer:
+def open_agent(agent: str, root: str, tick_seconds: float, time: SleepingClock = SYSTEM) -> AgentServer:
     """The agent's server, its port bound and earlier incarnations locked out. Binding comes first: who can't
     serve must not lock out who does."""
     outside = Store(root)
@@ -144,7 +146,7 @@ def open_agent(agent: str, root: str, tick_seconds: float) -> AgentServer:
             if server is not None:
                 server.end()
 
-        service = AgentService(role, root, tick_seconds=tick_seconds, on_fatal=fatal)
+        service = AgentService(role, root, tick_seconds=tick_seconds, time=time, on_fatal=fatal)
         server = AgentServer(service, sock)
         return server
     except BaseException:

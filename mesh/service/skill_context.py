@@ -65,10 +65,14 @@ class SkillContext:
         """Say how far the work is, from 0 to 1."""
         self._report_progress(min(max(share, 0.0), 1.0))
 
+    def mesh_minutes(self, seconds: float) -> float:
+        """A span of real seconds in minutes of the mesh, which are shorter where ticks are."""
+        return self._store.ticks.read().mesh_minutes(seconds)
+
     def setting(self, name: str, kind: type, default: Any) -> Any:
         """A setting of the given type. Raises SkillInputError if it has another."""
         value = self.settings.get(name, default)
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise SkillInputError(
                 f"registry.json: agents.{self.agent}.settings.{name} must be a {kind.__name__}, not {value!r}.",
                 file="registry.json",
@@ -162,7 +166,10 @@ class SkillContext:
                         raise SkillInputError(f"{url}: larger than {bytes_max} bytes.")
         except httpx.HTTPStatusError as error:
             raise SkillInputError(f"{url}: the server answered {error.response.status_code}.") from None
-        except httpx.HTTPError as error:
+        except SkillInputError:
+            raise
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError, ExceptionGroup) as error:
+            # httpx lets some of what is wrong with an address or a redirect through as other errors.
             raise SkillInputError(f"{url}: {type(error).__name__}: {error}.") from None
         return bytes(body)
 

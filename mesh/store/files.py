@@ -64,6 +64,13 @@ class Files:
         except OSError as error:
             self._raise(error, "look at", path)
 
+    def resolve(self, path: str) -> str:
+        """The file that a link leads to; the path itself if it is no link."""
+        try:
+            return self.disk.resolve(path)
+        except OSError as error:
+            self._raise(error, "look at", path)
+
     def replace(self, path: str, data: bytes, *, keep_last: bool = False) -> None:
         """Make `path` hold `data`, durably; readers see the old or the new content, whole.
 

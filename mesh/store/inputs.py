@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -15,6 +16,8 @@ from datetime import date
 from mesh.errors import SkillInputError
 from mesh.store.files import Files
 from mesh.store.layout import Layout
+
+_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,9 @@ class Row:
     def number(self, column: str) -> float:
         """The cell as a number; thousands may be set off by commas."""
         value = self.needed(column)
-        try:
-            number = float(value.replace(",", ""))
-        except ValueError:
-            raise self.wrong(column, f"is {value!r}, not a number") from None
-        if number != number or number in (float("inf"), float("-inf")):
-            raise self.wrong(column, f"is {value!r}, not a number")
-        return number
+        if not _NUMBER.fullmatch(value):  # float() would read 1.234,56 as something else, and take nan
+            raise self.wrong(column, f"is {value!r}, not a number such as 1234.56")
+        return float(value.replace(",", ""))
 
     def one_of(self, column: str, allowed: Sequence[str]) -> str:
         """The cell, lower case, which must be one of these words."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from mesh import clock
 from mesh.models import HUMAN, SCHEMA_VERSION, Blocker, Task
 from mesh.store.documents import BLOCKERS, Document, Documents, encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
+
+#: Resolved blockers that stay in the file, for people who look back.
+_RESOLVED_KEPT = 200
 
 
 class Knowledge:
@@ -19,7 +24,7 @@ class Knowledge:
     def blockers(self, *, unresolved: bool = True) -> list[Blocker]:
         """What stands in somebody's way, oldest first."""
         document = self._documents.read(self._layout.blockers, BLOCKERS) or BLOCKERS.empty()
-        found = [Blocker.model_validate(entry) for entry in document["blockers"]]
+        found = [blocker for entry in document["blockers"] if (blocker := _blocker(entry))]
         return [blocker for blocker in found if not (unresolved and blocker.resolved_at)]
 
     def add_blocker(self, task: Task) -> None:
@@ -41,14 +46,15 @@ class Knowledge:
         """Record a blocker; while one with its id is unresolved, that one stays as it is."""
 
         def edit(document: Document) -> None:
-            others = [entry for entry in document["blockers"] if entry.get("id") != blocker.id]
-            if len(others) == len(document["blockers"]) or not self._unresolved(document, blocker.id):
-                document["blockers"] = [*others, blocker.dump()]
+            entries = document["blockers"]
+            same = [entry for entry in entries if entry.get("id") == blocker.id]
+            if any(not entry.get("resolvedAt") for entry in same):
+                return
+            old = [entry for entry in entries if entry.get("resolvedAt") and entry not in same]
+            dropped = old[:-_RESOLVED_KEPT]
+            document["blockers"] = [e for e in entries if e not in same and e not in dropped] + [blocker.dump()]
 
         self._documents.update(self._layout.blockers, BLOCKERS, edit)
-
-    def _unresolved(self, document: Document, blocker_id: str) -> bool:
-        return any(entry["id"] == blocker_id and not entry.get("resolvedAt") for entry in document["blockers"])
 
     def resolve_blockers(self, agent: str, topic: str) -> None:
         """The same work of the same agent succeeded: what stood in its way is gone."""
@@ -82,3 +88,11 @@ class Knowledge:
         }
         name = f"{end.replace(':', '')}-{message['id']}-{type_}.json"
         self._files.create(f"{self._layout.human_inbox}/{name}", encode(message))
+
+
+def _blocker(entry: object) -> Blocker | None:
+    """The entry as a blocker, or None where a hand edit broke it: it must not hide the others."""
+    try:
+        return Blocker.model_validate(entry)
+    except ValidationError:
+        return None

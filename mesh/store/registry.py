@@ -100,7 +100,7 @@ class RegistryStore:
             change(document)
             text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
             registry = parse_registry(text, path)
-            target = self._files.disk.resolve(path)
+            target = self._files.resolve(path)
             if target == path:
                 self._files.replace(path, text, keep_last=True)
             else:
@@ -114,7 +114,7 @@ class RegistryStore:
         if noted is None:
             return None
         target = noted.decode(errors="replace").strip()
-        return None if self._files.disk.resolve(self._layout.registry) == os.path.realpath(target) else target
+        return None if self._files.resolve(self._layout.registry) == os.path.realpath(target) else target
 
     def _keep_good(self, data: bytes) -> None:
         try:

@@ -85,15 +85,17 @@ class Store:
         return None if document is None else AgentState.model_validate(document)
 
     def write_state(self, state: AgentState) -> None:
-        self.documents.write(self.layout.state(state.agent_id), state.dump())
+        """To be called by the agent itself alone: no lock is taken."""
+        path = self.layout.state(state.agent_id)
+        before = self.documents.read(path, STATE) or {}  # keys of a newer version survive
+        self.documents.write(path, {**before, **state.dump()})
 
     def health(self) -> HealthFile | None:
         document = self.documents.read(self.layout.health, HEALTH)
         return None if document is None else HealthFile.model_validate(document)
 
     def write_health(self, health: HealthFile) -> None:
-        with self.locks.hold("agents/health.json"):
-            self.documents.write(self.layout.health, health.dump())
+        self.documents.update(self.layout.health, HEALTH, lambda before: {**before, **health.dump()})
 
     def write_sync(self, agent: str, name: str, report: dict[str, object]) -> None:
         """One hourly sync report, `system/syncs/<name>-<agent>.json`."""
