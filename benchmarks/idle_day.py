@@ -80,7 +80,7 @@ async def _day(root: str, runs: list[str]) -> tuple[int, int]:
     for agent in ("chief", "coder", "sales", "finance", "intel", "devops", "comms", "ops"):
         servers.append(open_agent(agent, root, 60.0, clock))
     lives = [asyncio.create_task(server.run_until_ended()) for server in servers]
-    while not all(server.started for server in servers):
+    while not all(server.started for server in servers):  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     first = servers[0].service.core.clock.tick
     for _ in range(_TICKS):

@@ -34,7 +34,7 @@ class Seen:
 def health_of(seen: Seen, limits: Limits) -> AgentHealth:
     """One agent's line in health.json."""
     age_s = seen.beat_age_s
-    if seen.stopped and (age_s is None or age_s > limits.stale_after_s):
+    if seen.stopped and (not seen.process or age_s is None or age_s > limits.stale_after_s):
         return AgentHealth(status=AgentStatus.OFFLINE, last_seen=seen.last_seen, healthy=True, concern="stopped")
     if seen.status is None or not seen.process or (age_s is not None and age_s > limits.offline_after_s):
         return AgentHealth(status=AgentStatus.OFFLINE, last_seen=seen.last_seen, healthy=False, concern="offline")

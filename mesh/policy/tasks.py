@@ -55,7 +55,9 @@ def decide(task: Task, attempt: Attempt, tick: int, limits: Limits) -> Verdict:
     if task.attempts >= limits.task_attempts_max:
         error = f"{attempt.detail} (attempt {task.attempts} of {limits.task_attempts_max})"
         return Verdict(TaskStatus.FAILED, "no attempt left", error=error, blocker=True)
-    delay_ticks = limits.task_retry_delay_ticks * 2 ** (task.attempts - 1)
+    # What an agent's first crash cut short goes on at once; a task that may itself be the cause is held back.
+    at_once = attempt.ending is Ending.CRASHED and task.attempts <= 1
+    delay_ticks = 0 if at_once else limits.task_retry_delay_ticks * 2 ** (task.attempts - 1)
     return Verdict(TaskStatus.QUEUED, attempt.detail, error=attempt.detail, not_before_tick=tick + delay_ticks)
 
 

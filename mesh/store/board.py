@@ -58,10 +58,12 @@ class Board:
         self._files.replace(path, encode({**task.dump(), "schemaVersion": SCHEMA_VERSION}))
         self._files.remove(other)  # from before it was resolved
 
-    def drop(self, task_id: str) -> None:
-        """Remove a task from its open file."""
-        del self.tasks[task_id]
-        self._write(self.place.pop(task_id))
+    def drop(self, *task_ids: str) -> None:
+        """Remove tasks from their open files."""
+        for task_id in task_ids:
+            del self.tasks[task_id]
+        for path in dict.fromkeys(self.place.pop(task_id) for task_id in task_ids):
+            self._write(path)
 
     def ended(self, task_id: str) -> Task | None:
         """The task as it lies in `completed/` or `failed/`."""
@@ -86,7 +88,7 @@ class Board:
     def drop_resolved(self) -> None:
         """A resolved task goes from `failed/` to `completed/`; finish moves that a crash cut short."""
         completed, failed = self._layout.completed, self._layout.failed
-        for name in set(self._files.names(completed)) & set(self._files.names(failed)):
+        for name in sorted(set(self._files.names(completed)) & set(self._files.names(failed))):
             self._files.settle(f"{completed}/{name}")
             self._files.remove(f"{failed}/{name}")
 
@@ -95,7 +97,7 @@ class Board:
         pairs = []
         for folder in (self._layout.completed, self._layout.failed):
             names = {name.removesuffix(".json") for name in self._files.names(folder)}
-            for task_id in names & self.tasks.keys():
+            for task_id in sorted(names & self.tasks.keys()):
                 ended = self.ended(task_id)
                 if ended is not None:
                     pairs.append((self.tasks[task_id], ended))
@@ -148,9 +150,9 @@ class Board:
         for entry, reason in bad:
             # One entry that a hand edit broke must not take the others with it.
             self._quarantine.keep_data(path, encode(entry), f"not a task: {reason}")
-        for task_id in twice:
+        for task_id in sorted(twice):
             self.settle(task_id)
-        for loser in losers | ({path} if bad else set()):
+        for loser in sorted(losers | ({path} if bad else set())):
             self._write(loser)
 
     def _write(self, path: str) -> None:

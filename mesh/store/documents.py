@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from mesh.errors import NewerSchema
-from mesh.models import SCHEMA_VERSION, AgentState, Blocker, ClockFile, HealthFile, Task
+from mesh.models import SCHEMA_VERSION, AgentState, ClockFile, HealthFile, Task
 from mesh.models.base import Filed
 from mesh.store.codec import decode
 from mesh.store.codec import encode as encode
@@ -79,7 +79,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 class _Blockers(Filed):
-    blockers: list[Blocker]
+    blockers: list[dict[str, Any]]
 
 
 class _References(Filed):

@@ -35,11 +35,11 @@ class Secrets:
     def of(self, agent: str) -> str | None:
         """The agent's secret, or with `OPERATOR` the operator's."""
         found = self._load(agent)
-        return found.decode() if found else None
+        return found.decode(errors="replace") if found else None
 
     def owner(self, secret: str, agents: list[str]) -> str | None:
         """Whose secret it is: an agent of these, `OPERATOR`, or nobody's. Compares in constant time."""
-        sent = secret.encode()
+        sent = secret.encode(errors="replace")
         owner = None
         for name in (*agents, OPERATOR):
             known = self._load(name)

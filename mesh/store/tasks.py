@@ -261,6 +261,7 @@ class TaskStore:
     def _carry_out(self, board: Board, task: Task, verdict: Verdict) -> None:
         if verdict.status is not TaskStatus.QUEUED:
             self._end(board, task, verdict)
+            board.drop(task.id)
             self._release_waiting(board)
         else:
             self._note(task, verdict.status, verdict.reason, by=task.owner)
@@ -270,6 +271,7 @@ class TaskStore:
             board.put(task, self._layout.inbox(task.owner))
 
     def _end(self, board: Board, task: Task, verdict: Verdict) -> None:
+        """Write the end and tell it; the caller drops the open copy."""
         self._note(task, verdict.status, verdict.reason, by=task.owner)
         task.claim, task.error = None, verdict.error
         task.result = verdict.result
@@ -277,7 +279,6 @@ class TaskStore:
         task.progress = 1.0 if verdict.status is TaskStatus.COMPLETED else task.progress
         board.end(task)
         self._tell(task, blocker=verdict.blocker)
-        board.drop(task.id)
 
     def _tell(self, task: Task, *, blocker: bool = False) -> None:
         if task.owner != "any":
@@ -310,7 +311,7 @@ class TaskStore:
 
     def _release_once(self, board: Board) -> bool:
         """True if a task failed, which others may have waited for."""
-        fell = False
+        fallen = []
         for task in list(board.tasks.values()):
             if task.status is not TaskStatus.BLOCKED or not task.blocked_by:
                 continue
@@ -319,11 +320,12 @@ class TaskStore:
             if bad:
                 error = f"it waited for {bad[0]!r}, which ended {found[bad[0]]}"
                 self._end(board, task, Verdict(TaskStatus.FAILED, error, error=error))
-                fell = True
+                fallen.append(task.id)
             elif not any(waits(status) for status in found.values()):
                 self._note(task, TaskStatus.QUEUED, "everything it waited for has ended", by="mesh")
                 board.put(task, board.place[task.id])
-        return fell
+        board.drop(*fallen)
+        return bool(fallen)
 
     def _repair(self, board: Board) -> None:
         board.drop_resolved()

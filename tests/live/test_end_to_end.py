@@ -70,7 +70,7 @@ def tasks_to_all_eight(mesh: LiveMesh) -> None:
         task = mesh.ended(task_id, by="ops")
         assert task["status"] == "completed", (agent, task["error"])
         assert task["result"]["evidence"], agent
-        assert len(mesh.bodies(task_id)) == 1
+        until(lambda t=task_id: mesh.bodies(t) == [f"completed/{t}"], 2, f"the body of {task_id} in one place")
     reports = {agent: mesh.task(task_id)["result"]["text"] for agent, task_id in given.items()}
     assert "feature/open" in reports["coder"] and "3" in reports["coder"]
     assert f"on {os.cpu_count()} cores" in reports["devops"]
@@ -141,7 +141,7 @@ def restarted_and_nothing_lost(mesh: LiveMesh) -> None:
     mesh.run("resume")
     for task_id in given:
         assert mesh.ended(task_id)["status"] == "completed"
-        assert len(mesh.bodies(task_id)) == 1
+        until(lambda t=task_id: len(mesh.bodies(t)) == 1, 2, f"the body of {task_id} in one place")
     for agent in EIGHT:
         assert mesh.task(f"first-{agent}")["status"] == "completed"
     assert json.loads((mesh.root / "system/clock.json").read_text())["tick"] >= tick
