@@ -126,6 +126,8 @@ def resolve(root: str | None, task_id: str, ending: str, note: str) -> int:
 
 
 def _request(fields: dict[str, Any], anyone: bool) -> dict[str, Any]:
+    from uuid_utils import uuid7
+
     try:
         given = json.loads(fields["input_json"])
     except ValueError as error:
@@ -142,7 +144,8 @@ def _request(fields: dict[str, Any], anyone: bool) -> dict[str, Any]:
         "effects": "external" if fields["external"] else "none",
         "owner": "any" if anyone else None,
         "skill": fields["skill"],
-        "id": fields["task_id"],
+        # Chosen here, so that giving it again after a time-out gives no second task.
+        "id": fields["task_id"] or f"task-{uuid7()}",
     }
     return {key: value for key, value in asked.items() if value is not None}
 
@@ -157,7 +160,8 @@ def _give(store: Store, agent: str | None, asked: dict[str, Any]) -> str:
             return str(call(store, candidate, "POST", "/task", asked)["taskId"])
         except PeerUnavailable as error:
             if error.facts.get("reason") != "refused":
-                raise
+                hint = f"It may still take the task: see `mesh task show {asked['id']}`."
+                raise MeshError(f"{error.detail} {hint}") from None
     return _put(store, candidates[0], asked)
 
 
