@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,6 +55,8 @@ def open_store(option: str | None) -> Store:
     root = root_of(option)
     if not is_initialised(root):
         raise BadUse(f"{root} is not a mesh's folder; make it with `mesh init --root {root}`, or name another.")
+    if option is None and sys.stderr.isatty():
+        click.echo(f"root {root}", err=True)  # where nobody said which: a person should see it
     return Store(root)
 
 

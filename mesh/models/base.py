@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 from pydantic.alias_generators import to_camel
 
 SCHEMA_VERSION = 1
@@ -17,7 +18,30 @@ RESERVED_IDS = frozenset({HUMAN, "operator", "local", "any", "all", "mesh", "reg
 
 AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True)]
+#: One line of text for people: no control characters, which would break tables and logs.
+Line = Annotated[
+    str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
+]
+_DEPTH_MAX = 32
+
+
+def plain_json(value: Any) -> Any:
+    """The value, if every reader of JSON can take it: nested 32 deep at most, and no NaN or infinity."""
+    _check_plain(value, _DEPTH_MAX)
+    return value
+
+
+def _check_plain(value: Any, depth: int) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a JSON number")
+    if isinstance(value, dict | list):
+        if not depth:
+            raise ValueError(f"nested more than {_DEPTH_MAX} deep")
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_plain(inner, depth - 1)
+
+
+PlainJson = Annotated[dict[str, Any], AfterValidator(plain_json)]
 
 
 def is_id(text: str) -> bool:

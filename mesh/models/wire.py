@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from mesh.models.base import Asked, Filed, Id, Line
+from mesh.models.base import Asked, Filed, Id, Line, PlainJson
 from mesh.models.tasks import Priority
 
 
@@ -34,7 +34,7 @@ class TaskRequest(Asked):
     outputs: list[Line] = Field(default=[], max_length=50)
     needs: list[Line] = Field(default=[], max_length=50)
     skill: Line | None = None
-    input: dict[str, Any] = {}
+    input: PlainJson = {}
     blocked_by: list[Id] = Field(default=[], max_length=100)
     owner: str | None = None
     from_: str | None = Field(default=None, alias="from")

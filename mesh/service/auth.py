@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mesh.errors import Forbidden, Invalid, Unauthenticated
+from mesh.errors import Forbidden, Unauthenticated, UnknownAgent
 from mesh.models import HUMAN
 from mesh.service.core import Core
 from mesh.store.secrets import OPERATOR
@@ -37,15 +37,13 @@ def identify(core: Core, authorization: str | None) -> Caller:
 
 
 def speaks_as(core: Core, caller: Caller, named: str | None) -> str:
-    """In whose name the caller acts: an agent only in its own, the operator in any. Raises Forbidden, Invalid."""
+    """In whose name the caller acts: an agent only in its own, the operator in any. Raises Forbidden,
+    UnknownAgent."""
     if named is None:
         return caller.name
     if named != HUMAN and named not in core.registry.agents:
         known = ", ".join((*core.registry.agents, HUMAN))
-        raise Invalid(
-            f"'from' names {named!r}, who isn't known; known are: {known}.",
-            errors=[{"field": "from", "reason": f"unknown name {named!r}"}],
-        )
+        raise UnknownAgent(f"'from' names {named!r}, who isn't known; known are: {known}.", agentId=named)
     if not caller.is_operator and named != caller.name:
         raise Forbidden(f"This secret is {caller.name}'s, so 'from' can't be {named!r}.", agentId=caller.name)
     return named

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from mesh import clock
 from mesh.errors import MeshError
-from mesh.models import AgentHealth, HealthFile
+from mesh.models import HealthFile
 from mesh.policy import schedule
-from mesh.policy.liveness import Seen, health_of, system_health
+from mesh.policy.liveness import system_health
 from mesh.service.core import Core
+from mesh.service.overview import health
 
 _RETENTION_EVERY_TICKS = 60
 
@@ -28,15 +29,15 @@ async def carry(core: Core) -> None:
 
 def refresh(core: Core) -> None:
     """Rewrite health.json and complete clock.json."""
-    agents = {agent: observe(core, agent) for agent in core.registry.agents}
+    agents = {agent: health(core.store, agent, core.limits) for agent in core.registry.agents}
     alerts = core.store.alerts.open()
     core.open_alerts = len(alerts)
     listed: list[dict[str, str | None]] = [
         {"agent": a.agent_id, "type": a.type, "since": a.since, "id": a.id, "title": a.title} for a in alerts
     ]
-    for agent, health in agents.items():
-        if not health.healthy:
-            listed.append({"agent": agent, "type": health.concern, "since": health.last_seen})
+    for agent, found in agents.items():
+        if not found.healthy:
+            listed.append({"agent": agent, "type": found.concern, "since": found.last_seen})
     core.store.write_health(
         HealthFile(
             last_update=clock.iso(core.time.wall()),
@@ -51,26 +52,7 @@ def refresh(core: Core) -> None:
     now = core.clock.model_copy()
     now.phase = schedule.phase(mesh_now, minutes)
     now.next_sync = clock.iso(schedule.next_sync(mesh_now, minutes)[0])
-    now.active_agents = [agent for agent, health in agents.items() if health.healthy and health.concern != "stopped"]
+    now.active_agents = [agent for agent, found in agents.items() if found.healthy and found.concern != "stopped"]
     now.scheduled_events = schedule.scheduled_events(mesh_now, core.clock.tick, minutes)
     now.as_of_tick = core.clock.tick
     core.store.ticks.record(now)
-
-
-def observe(core: Core, agent: str) -> AgentHealth:
-    """What can be seen of an agent, by its beat, its process and its state file."""
-    store = core.store
-    try:
-        state = store.state(agent)
-    except (MeshError, ValueError):
-        state = None
-    beat = store.beat(agent)
-    seen = Seen(
-        status=state.status if state else None,
-        reason=state.reason if state else None,
-        last_seen=state.last_heartbeat if state else None,
-        beat_age_s=beat.age_s(core.time) if beat else None,
-        process=store.process(agent) is not None,
-        stopped=store.switches.is_stopped(agent),
-    )
-    return health_of(seen, core.limits)

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mesh.errors import MeshError
-from mesh.models import AgentState
+from mesh.limits import Limits
+from mesh.models import AgentHealth, AgentState
 from mesh.policy.liveness import Seen, health_of
 from mesh.store import Store
 from mesh.store.incarnations import process_started
@@ -39,19 +40,10 @@ def rows(store: Store, notes: dict[str, str] | None = None) -> list[Row]:
     found = []
     for agent, entry in registry.agents.items():
         state = _state(store, agent)
-        beat = store.beat(agent)
-        age_s = beat.age_s(store.time) if beat else None
-        alive = store.process(agent) is not None
-        seen = Seen(
-            status=state.status if state else None,
-            reason=state.reason if state else None,
-            last_seen=state.last_heartbeat if state else None,
-            beat_age_s=age_s,
-            process=alive,
-            stopped=store.switches.is_stopped(agent),
-        )
+        seen = observe(store, agent, state)
+        age_s = seen.beat_age_s
         health = health_of(seen, registry.limits_for(agent))
-        task_now = state.current_task if state and alive else None
+        task_now = state.current_task if state and seen.process else None
         note = (notes or {}).get(agent) or ("" if health.concern in (None, "offline") else str(health.concern))
         found.append(
             Row(
@@ -95,6 +87,24 @@ def summary(store: Store) -> dict[str, Any]:
         "alerts": [alert.dump() for alert in store.alerts.open()],
         "agents": [asdict(row) for row in rows(store)],
     }
+
+
+def observe(store: Store, agent: str, state: AgentState | None) -> Seen:
+    """What can be seen of an agent from outside: its state as it wrote it, its beat, its process."""
+    beat = store.beat(agent)
+    return Seen(
+        status=state.status if state else None,
+        reason=state.reason if state else None,
+        last_seen=state.last_heartbeat if state else None,
+        beat_age_s=beat.age_s(store.time) if beat else None,
+        process=store.process(agent) is not None,
+        stopped=store.switches.is_stopped(agent),
+    )
+
+
+def health(store: Store, agent: str, limits: Limits) -> AgentHealth:
+    """The agent's line in health.json."""
+    return health_of(observe(store, agent, _state(store, agent)), limits)
 
 
 def supervisor(store: Store) -> dict[str, Any] | None:

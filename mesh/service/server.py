@@ -25,6 +25,7 @@ from mesh.service.core import log
 from mesh.service.roles import load
 from mesh.store import Store
 from mesh.store.locks import SleepingClock
+from mesh.store.setup import prepare_agents
 
 _GRACEFUL_S = 2
 _BACKLOG = 2048
@@ -136,6 +137,7 @@ def open_agent(agent: str, root: str, tick_seconds: float, time: SleepingClock =
     outside = Store(root)
     registry = outside.registry.current
     entry = registry.entry(agent)
+    prepare_agents(outside, registry)  # an agent that was added by hand has no secret yet
     sock = ports.bind(entry.host, entry.port, agent)
     try:
         role = load(agent, outside.persona(agent))

@@ -70,7 +70,9 @@ def find(core: Core, task_id: str) -> Task:
 
 
 def listed(core: Core, status: TaskStatus | None, owner: str | None, limit: int) -> list[Task]:
-    """Tasks of the whole mesh that fit, at most `limit`."""
+    """Tasks of the whole mesh that fit, at most `limit`. Raises UnknownAgent for an owner who never was one."""
+    if owner not in (None, "any") and not core.store.files.exists(core.store.layout.agent(str(owner))):
+        core.registry.entry(str(owner))
 
     def fits(task: Task) -> bool:
         return status in (None, task.status) and owner in (None, task.owner)
