@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -215,12 +215,14 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong_shape(request: Request, error: RequestValidationError) -> Response:
-        errors = [{"field": _field(item["loc"]), "reason": item["msg"]} for item in error.errors()]
+        errors = [_mistake(item) for item in error.errors()]
         detail = "; ".join(f"{item['field']}: {item['reason']}" if item["field"] else item["reason"] for item in errors)
         return problem(request, Invalid(detail, errors=errors))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 400:  # the only one that the framework raises itself: a body that can't be parsed
+            return problem(request, Invalid("The body can't be read as JSON.", errors=[]))
         titles = {404: "There is nothing at this path", 405: "This path doesn't take this method"}
         title = titles.get(error.status_code, str(error.detail))
         content = {"type": "about:blank", "title": title, "status": error.status_code}
@@ -228,5 +230,18 @@ def _add_errors(app: FastAPI) -> None:
         return Response(json.dumps(content), error.status_code, dict(error.headers or {}), PROBLEM)
 
 
-def _field(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location if part not in ("body", "query", "path"))
+def _mistake(item: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with which field of a request, in words for people."""
+    if item["type"] == "json_invalid":
+        return {
+            "field": "",
+            "reason": f"the body is not valid JSON: {item['ctx']['error']} at character {item['loc'][-1]}",
+        }
+    if item["type"] == "missing" and len(item["loc"]) == 1:
+        return {"field": "", "reason": "a JSON body is required"}
+    field = ".".join(str(part) for part in item["loc"] if part not in ("body", "query", "path"))
+    if item["type"] == "string_pattern_mismatch" and "x00" in item["ctx"]["pattern"]:
+        return {"field": field, "reason": "must be one line without control characters"}
+    if item["type"] == "extra_forbidden":
+        return {"field": field, "reason": "there is no such field"}
+    return {"field": field, "reason": str(item["msg"]).removeprefix("Value error, ")}
