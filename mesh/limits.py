@@ -20,7 +20,7 @@ def _limit(default: Any, unit: str, reason: str, *, low: float = 0, high: float 
 class Limits(BaseModel):
     """The limits in force. Frozen: a registry edit makes a new one."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
 
     # -- the clock and what hangs on it
     beat_interval_s: float = _limit(

@@ -68,8 +68,12 @@ def list_tasks(root: str | None, as_json: bool, status: str | None, owner: str |
     if status is not None and status not in list(TaskStatus):
         raise BadUse(f"There is no status {status!r}; there are: {', '.join(TaskStatus)}.")
     store = open_store(root)
-    found = [*store.tasks.open(), *store.tasks.ended(limit)]
-    fitting = [entry for entry in found if status in (None, entry.status) and owner in (None, entry.owner)][:limit]
+
+    def fits(entry: Task) -> bool:
+        return status in (None, entry.status) and owner in (None, entry.owner)
+
+    fitting = [entry for entry in store.tasks.open() if fits(entry)][:limit]
+    fitting += store.tasks.ended(limit - len(fitting), fits=fits)
     if as_json:
         echo_json([entry.dump() for entry in fitting])
         return

@@ -26,19 +26,32 @@ _DEPTH_MAX = 32
 
 
 def plain_json(value: Any) -> Any:
-    """The value, if every reader of JSON can take it: nested 32 deep at most, and no NaN or infinity."""
+    """The value, if every reader of JSON can take it: nested 32 deep at most, no NaN or infinity, no text that is
+    half of a character."""
     _check_plain(value, _DEPTH_MAX)
     return value
 
 
 def _check_plain(value: Any, depth: int) -> None:
+    if not isinstance(value, str | int | float | dict | list | None):
+        raise ValueError(f"{type(value).__name__} is no JSON value")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is not a JSON number")
+    if isinstance(value, str) and not _is_text(value):
+        raise ValueError("holds half of a character (a lone surrogate)")
     if isinstance(value, dict | list):
         if not depth:
             raise ValueError(f"nested more than {_DEPTH_MAX} deep")
-        for inner in value.values() if isinstance(value, dict) else value:
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
             _check_plain(inner, depth - 1)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 PlainJson = Annotated[dict[str, Any], AfterValidator(plain_json)]
@@ -62,4 +75,4 @@ class Filed(BaseModel):
 class Asked(BaseModel):
     """A shape that somebody sends or edits by hand: unknown keys are mistakes and refused."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")

@@ -16,7 +16,6 @@ class TaskRequest(Asked):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         json_schema_extra={
             "examples": [
@@ -46,7 +45,7 @@ class TaskRequest(Asked):
 class PingStatus(Asked):
     """What an agent tells of itself in a ping (protocol document, section 2)."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore")
 
     task_queue_length: int = Field(default=0, ge=0)
     current_task: str | None = None
@@ -58,7 +57,6 @@ class PingStatus(Asked):
 class PingRequest(Asked):
     model_config = ConfigDict(
         alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         json_schema_extra={
             "examples": [
@@ -87,7 +85,6 @@ class PingAnswer(Filed):
 class ReviewRequest(Asked):
     model_config = ConfigDict(
         alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         json_schema_extra={
             "examples": [{"from": "devops", "checkResults": {"taskQueueNotEmpty": False, "noRepeatedErrors": True}}]
@@ -106,7 +103,6 @@ class ReviewAnswer(Filed):
 class WakeRequest(Asked):
     model_config = ConfigDict(
         alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         json_schema_extra={"examples": [{"from": "devops", "reason": "check"}]},
     )

@@ -105,7 +105,7 @@ class AgentService:
         """The agent's own pass now: look around and take due work. Never touches a task that runs."""
         did = ["looked for edited files", "looked for tasks"]
         self._seen.clear()
-        self._spawn(self._look_around())
+        self._spawn(self._look_once())
         self.core.wake_worker()
         self.core.event("woken", reason or "no reason given", by=giver)
         return did
@@ -120,9 +120,9 @@ class AgentService:
             try:
                 self._write_beat()
                 self.scheduler.check()
-                await self._look_around()
-            except (MeshError, OSError) as error:
-                log.warning("%s: %s", core.agent, error)
+            except OSError as error:
+                log.warning("%s: no beat: %s", core.agent, error)
+            await self._look_once()
             if core.fatal:
                 self._on_fatal(core.fatal)
                 return
@@ -133,6 +133,14 @@ class AgentService:
         if self._beat is not None:
             self._beat.write(self.core.time.boottime(), self._beats)
         self._beats += 1
+
+    async def _look_once(self) -> None:
+        """Look around; what can't be read now is looked at again with the next beat."""
+        try:
+            await self._look_around()
+        except (MeshError, OSError) as error:
+            self._seen.clear()
+            log.warning("%s: %s", self.core.agent, error)
 
     async def _look_around(self) -> None:
         """Notice what was edited or switched, and new work."""

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from mesh.clock import MINUTE_S, iso
 from mesh.errors import BadUse, Invalid, MeshError
 from mesh.models import (
+    AGENT_ID_PATTERN,
     PingAnswer,
     PingRequest,
     ReviewAnswer,
@@ -157,7 +158,7 @@ def _add_tasks(app: FastAPI) -> None:
     async def list_tasks(
         request: Request,
         status: TaskStatus | None = None,
-        owner: str | None = None,
+        owner: Annotated[str | None, Query(pattern=AGENT_ID_PATTERN)] = None,
         limit: Annotated[int, Query(ge=1, le=_LIST_MAX)] = 100,
     ) -> Response:
         """Tasks of the whole mesh: the open ones in the order they are served, then the ended, newest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -18,19 +19,16 @@ class BuddyClient:
 
     async def ping(self, other: str, body: dict[str, Any]) -> PingAnswer:
         """`POST /buddy/ping`, tried again as often as the limits say. Raises PeerUnavailable."""
-        last: PeerUnavailable | None = None
-        for _ in range(1 + self._core.limits.ping_retries):
+        for left in range(self._core.limits.ping_retries, -1, -1):
             try:
-                answer = await self._post(other, "/buddy/ping", body)
-                return PingAnswer.model_validate(answer)
-            except PeerUnavailable as error:
-                last = error
-            except ValueError as error:
-                last = PeerUnavailable(
-                    f"{other} answered a ping with nonsense: {error}", agentId=other, reason="answer"
-                )
-        assert last is not None
-        raise last
+                return PingAnswer.model_validate(await self._post(other, "/buddy/ping", body))
+            except ValueError:
+                raise _unavailable(other, "answer", "answered a ping with something else") from None
+            except PeerUnavailable:
+                if not left:
+                    raise
+            await asyncio.sleep(self._core.limits.ping_retry_pause_s)
+        raise AssertionError("the last try returns or raises")
 
     async def review(self, other: str, checks: dict[str, bool]) -> ReviewAnswer:
         """`POST /buddy/review`. Raises PeerUnavailable."""

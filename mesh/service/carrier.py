@@ -29,7 +29,7 @@ async def carry(core: Core) -> None:
 
 def refresh(core: Core) -> None:
     """Rewrite health.json and complete clock.json."""
-    agents = {agent: health(core.store, agent, core.limits) for agent in core.registry.agents}
+    agents = {agent: health(core.store, agent, core.registry.limits_for(agent)) for agent in core.registry.agents}
     alerts = core.store.alerts.open()
     core.open_alerts = len(alerts)
     listed: list[dict[str, str | None]] = [

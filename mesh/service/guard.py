@@ -19,6 +19,8 @@ from mesh.service.core import Core
 
 _ALWAYS_ALLOWED = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/health"})
+#: A length of more digits is too large whatever it is, and int() refuses very long ones.
+_DIGITS_MAX = 18
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -60,9 +62,7 @@ class Guard:
             if value is None:
                 continue
             name = _host_name(value)
-            if name in _ALWAYS_ALLOWED or name in core.registry.allowed_hosts:
-                continue
-            if core.agent in core.registry.agents and name == core.registry.entry(core.agent).host:
+            if name in _ALWAYS_ALLOWED or name in self._allowed(core):
                 continue
             raise ForeignHost(
                 f"{header.decode().capitalize()} {value!r} isn't allowed here. "
@@ -70,10 +70,14 @@ class Guard:
                 allowedHosts=core.registry.allowed_hosts,
             )
 
+    def _allowed(self, core: Core) -> set[str]:
+        own = core.registry.agents.get(core.agent)
+        return {name.lower() for name in (*core.registry.allowed_hosts, *([own.host] if own else []))}
+
     async def _body(self, core: Core, headers: Mapping[bytes, str], receive: Receive) -> bytes:
         limit = core.limits.message_bytes_max
         declared = headers.get(b"content-length", "")
-        if declared.isdigit() and int(declared) > limit:
+        if declared.isascii() and declared.isdigit() and (len(declared) > _DIGITS_MAX or int(declared) > limit):
             raise _too_large(limit)
         body = bytearray()
         while True:

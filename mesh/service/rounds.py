@@ -10,7 +10,7 @@ from typing import Any
 
 from mesh import clock
 from mesh.errors import MeshError, PeerUnavailable
-from mesh.models import Blocker, PingStatus, ReviewAnswer, TaskStatus
+from mesh.models import Blocker, ReviewAnswer, TaskStatus
 from mesh.policy import buddy as policy
 from mesh.policy.buddy import Situation
 from mesh.policy.schedule import hour_of
@@ -94,10 +94,10 @@ class Rounds:
 
     async def _report(self) -> dict[str, Any]:
         core = self._core
-        own = core.situation()
         buddy = core.registry.entry(core.agent).buddy
         alerts = [alert.title for alert in await core.io(core.store.alerts.open)]
         core.open_alerts = len(alerts)
+        own = core.situation()
         open_tasks = await core.io(core.store.tasks.open)
         blockers = [b.dump() for b in await core.io(core.store.knowledge.blockers) if b.agent == core.agent]
         last = core.state.last_sync or ""
@@ -138,18 +138,14 @@ class Rounds:
 
     def _ping_body(self) -> dict[str, Any]:
         state = self._core.state
-        status = PingStatus(
-            task_queue_length=self._core.queue_length,
-            current_task=state.current_task.title if state.current_task else None,
-            last_completed_task=state.last_completed_task,
-            context_tokens=state.context_tokens,
-            errors24h=state.metrics.errors24h,
-        )
-        return {
-            "from": self._core.agent,
-            "timestamp": clock.iso(self._core.time.wall()),
-            "myStatus": status.model_dump(mode="json", by_alias=True),
+        status = {
+            "taskQueueLength": self._core.queue_length,
+            "currentTask": state.current_task.title if state.current_task else None,
+            "lastCompletedTask": state.last_completed_task,
+            "contextTokens": state.context_tokens,
+            "errors24h": state.metrics.errors24h,
         }
+        return {"from": self._core.agent, "timestamp": clock.iso(self._core.time.wall()), "myStatus": status}
 
     def _errors_blocker(self) -> Blocker:
         core = self._core

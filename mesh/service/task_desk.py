@@ -35,8 +35,10 @@ async def take_in(service: AgentService, body: TaskRequest, giver: str, caller: 
         raise DiskFull(
             f"Less than {core.limits.disk_free_min_mb} MB of disk are free: no new task is taken.", agentId=core.agent
         )
-    if not service.worker.can_run(task):
+    if task.owner == "any":
         await core.io(_someone_runs_it, core, task)
+    elif not service.worker.can_run(task):
+        raise _nothing(task, core.state.skills, core.agent)
     accepted, fresh = await core.io(core.store.tasks.accept, task, core.limits.tasks_waiting_max)
     if fresh:
         core.event("task_accepted", f"from {giver}", taskId=task.id, title=task.title, owner=task.owner)
@@ -83,9 +85,7 @@ def listed(core: Core, status: TaskStatus | None, owner: str | None, limit: int)
         if status is not None:
             folder = core.store.layout.failed if status in IN_FAILED else core.store.layout.completed
         known = {task.id for task in found}
-        # Filtered after reading: enough are read that a filter by owner still finds the newest of each.
-        ended = core.store.tasks.ended(limit if owner is None and status is None else 10 * limit, folder)
-        found += [task for task in ended if fits(task) and task.id not in known]
+        found += [task for task in core.store.tasks.ended(limit, folder, fits) if task.id not in known]
     return found[:limit]
 
 
@@ -118,9 +118,7 @@ def _known(core: Core, task: Task) -> Task | None:
 
 
 def _someone_runs_it(core: Core, task: Task) -> None:
-    """Raise NothingRunsIt unless the task is for anybody and another agent has the skill for it."""
-    if task.owner != "any":
-        raise _nothing(task, core.state.skills, core.agent)
+    """Raise NothingRunsIt unless an agent that meets the task's needs has the skill for it."""
     titles: set[str] = set()
     for agent in core.registry.agents:
         state = core.store.state(agent)

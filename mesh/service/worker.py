@@ -10,10 +10,12 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 from mesh import clock
 from mesh.errors import Fenced, MeshError, SkillInputError
 from mesh.models import AgentStatus, Claim, CurrentTask, Task, TaskResult, TaskStatus, Verdict
+from mesh.models.base import plain_json
 from mesh.policy import tasks as policy
 from mesh.policy.tasks import Attempt, Ending
 from mesh.runners.base import Report, Runner
@@ -23,6 +25,7 @@ from mesh.service.skill_context import SkillContext
 _LOOK_S = 0.25
 _SAVE_PROGRESS_S = 2.0
 _SETTLE_AGAIN_S = 1.0
+_STUBBORN_GRACES = 6
 _CUT_NOTE = "\n\n… cut: the report was longer than the mesh keeps.\n"
 
 
@@ -89,12 +92,13 @@ class Worker:
         context = SkillContext(core.store, core.registry, core.agent, task, self._note_progress)
         running = asyncio.ensure_future(self._runner.run(task, context))
         ending, detail = await self._watch(task, task.claim, running)
-        attempt, report = await self._outcome(running, ending, detail)
+        attempt, memory = await self._outcome(running, ending, detail)
         settled = await self._settle(task, task.claim, attempt)
         if settled is not None:
             await self._record(settled, attempt, core.time.monotonic() - began_s)
-            if report is not None and settled.status is TaskStatus.COMPLETED and report.remember:
-                await self._quietly(lambda: core.io(core.store.remember, core.agent, report.remember))
+            if memory and settled.status is TaskStatus.COMPLETED:
+                await self._quietly(lambda: core.io(core.store.remember, core.agent, memory))
+        await self._outlast(running, task)
         await self._finish()
 
     async def _watch(self, task: Task, claim: Claim, running: asyncio.Future[Report]) -> tuple[Ending | None, str]:
@@ -133,26 +137,42 @@ class Worker:
 
     async def _outcome(
         self, running: asyncio.Future[Report], ending: Ending | None, detail: str
-    ) -> tuple[Attempt, Report | None]:
+    ) -> tuple[Attempt, dict[str, Any]]:
+        """How the attempt ended, and what its report asks to remember."""
         if ending is not None:
             running.cancel()
             await asyncio.wait({running}, timeout=self._core.limits.stop_grace_s)
-            if running.done() and not running.cancelled() and (late := running.exception()):
-                log.info("%s: stopped work ended with %r", self._core.agent, late)
-            return Attempt(ending, detail), None
+            return Attempt(ending, detail), {}
         try:
             report = running.result()
+            return Attempt(Ending.DONE, result=self._result(report)), plain_json(dict(report.remember))
         except SkillInputError as error:
-            return Attempt(Ending.WRONG_INPUT, error.detail), None
+            return Attempt(Ending.WRONG_INPUT, error.detail), {}
         except (Exception, asyncio.CancelledError) as error:  # a skill's bug ends its attempt, nothing else
             log.warning("%s: skill failed:\n%s", self._core.agent, "".join(traceback.format_exception(error)))
-            return Attempt(Ending.FAILED, f"{type(error).__name__}: {error}"), None
-        text = report.text
-        if len(text.encode()) > self._core.limits.result_bytes_max:
-            kept = text.encode()[: self._core.limits.result_bytes_max].decode(errors="ignore")
-            text = kept + _CUT_NOTE
+            return Attempt(Ending.FAILED, f"{type(error).__name__}: {error}"), {}
+
+    def _result(self, report: Report) -> TaskResult:
+        """What of the report is kept. Raises what is wrong with a report that is none."""
+        text, bytes_max = report.text, self._core.limits.result_bytes_max
+        if len(text.encode()) > bytes_max:
+            text = text.encode()[:bytes_max].decode(errors="ignore") + _CUT_NOTE
         result = TaskResult(text=text, files=list(report.files), evidence=list(report.evidence))
-        return Attempt(Ending.DONE, result=result), report
+        plain_json(result.dump())
+        return result
+
+    async def _outlast(self, running: asyncio.Future[Report], task: Task) -> None:
+        """Wait for work that was stopped but goes on: nothing may run beside it. Work that will not stop at all
+        ends with this process."""
+        core = self._core
+        if running.done():
+            if not running.cancelled() and (late := running.exception()):
+                log.info("%s: work ended with %r", core.agent, late)
+            return
+        core.event("work_goes_on", "it was told to stop and has not", taskId=task.id, title=task.title)
+        await asyncio.wait({running}, timeout=_STUBBORN_GRACES * core.limits.stop_grace_s)
+        if not running.done() and not self._stopping:
+            core.fatal = f"the work on {task.id} ({task.title}) will not stop"
 
     # -- settling
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from mesh import clock
@@ -67,8 +68,10 @@ class TaskStore:
             task.blocks = board.blocks(task.id)
         return sorted(board.tasks.values(), key=Task.order)
 
-    def ended(self, limit: int, folder: str | None = None) -> list[Task]:
-        """The tasks that ended last, newest first, out of `completed/` and `failed/` or one of them."""
+    def ended(
+        self, limit: int, folder: str | None = None, fits: Callable[[Task], bool] = lambda task: True
+    ) -> list[Task]:
+        """The tasks that ended last and fit, newest first, out of `completed/` and `failed/` or one of them."""
         folders = [folder] if folder else [self._layout.completed, self._layout.failed]
         found = []
         for place in folders:
@@ -77,8 +80,8 @@ class TaskStore:
                 if signature and name.endswith(".json"):
                     found.append((signature.mtime_ns, name.removesuffix(".json")))
         board = self._board(held=False)
-        newest = [name for _, name in sorted(found, reverse=True)[:limit]]
-        return [task for name in newest if (task := board.ended(name))]
+        newest = (board.ended(name) for _, name in sorted(found, reverse=True))
+        return list(islice((task for task in newest if task and fits(task)), limit))
 
     # -- accepting and claiming
 
