@@ -127,12 +127,6 @@ class NewerSchema(StoreUnavailable):
     slug, title = "newer-schema", "A file was written by a newer version of the mesh"
 
 
-class Unreadable(StoreUnavailable):
-    """A file's content isn't what it must be. It is in quarantine, or untouched where the detail says so."""
-
-    slug, title = "unreadable", "A file's content is damaged"
-
-
 class RegistryInvalid(MeshError):
     """The registry breaks a rule; `problems` lists `{key, reason}`, `file` names the file."""
 
@@ -149,6 +143,12 @@ class PeerUnavailable(MeshError):
     """Another agent didn't answer as it should; `reason` is `refused`, `timeout` or `answer`."""
 
     status, slug, title = 502, "peer-unavailable", "The other agent did not answer"
+
+
+class RoleBroken(MeshError):
+    """The module of an agent's role can't be loaded; the detail says where it is wrong."""
+
+    status, slug, title = 500, "role-broken", "The agent's role can't be loaded"
 
 
 class SkillInputError(MeshError):

@@ -46,9 +46,8 @@ def _run(command: click.Command, arguments: list[str]) -> int:
     except MeshError as error:
         status = 2 if isinstance(error, _BAD_USE) and not isinstance(error, RegistryInvalid) else 1
         return _complain(error.detail, status)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone
-        return 0
+    except SystemExit:
+        return 0  # how click ends when the reader of its output has left
     except KeyboardInterrupt:
         return _complain("stopped", 130)
     except Exception as error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MODULES = ("lifecycle", "look", "tasks", "roster", "switch")
+_MODULES = ("alerts", "lifecycle", "look", "roster", "switch", "tasks")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

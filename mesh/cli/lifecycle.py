@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mesh.cli.app import cli, known_agent, open_store, root_of, with_root
-from mesh.cli.live_table import LiveTable, all_healthy, render
+from mesh.cli.live_table import LiveTable, not_healthy, render
 from mesh.clock import SYSTEM
 from mesh.errors import BadUse, MeshError
 
@@ -162,6 +162,8 @@ def _up_detached(store: Store, one_process: bool, tick_seconds: float) -> int:
     if (found := supervisor(store)) is not None:
         raise BadUse(f"The mesh of {store.layout.root} is up already (pid {found['pid']}); `mesh down` stops it.")
     argv = [sys.executable, "-m", "mesh", "up", "--root", store.layout.root, "--tick-seconds", str(tick_seconds)]
+    for agent in store.registry.current.agents:
+        store.alerts.resolve("agent_down", agent)  # everybody gets a new chance
     log = store.open_log()
     before = len(store.read_log())
     child = subprocess.Popen(
@@ -173,14 +175,19 @@ def _up_detached(store: Store, one_process: bool, tick_seconds: float) -> int:
     )
     os.close(log)
     wait_s = store.registry.current.limits_for().start_wait_s
-    healthy = _until(lambda: all_healthy(store) or child.poll() is not None, wait_s)
+    _until(lambda: child.poll() is not None or not (not_healthy(store) - given_up(store)), wait_s)
     if child.poll() is not None:
         raise MeshError(f"It ended at once: {store.read_log()[before:].strip()[-500:] or 'without a word'}")
     click.echo(render(store))
-    if not healthy:
-        raise MeshError(f"Not every agent is healthy after {wait_s:g} s; see {store.layout.log}.")
+    if missing := not_healthy(store):
+        raise MeshError(f"Not healthy: {', '.join(sorted(missing))}; the others run. See {store.layout.log}.")
     click.echo(f"The mesh goes on in the background (pid {child.pid}); `mesh down` stops it.")
     return 0
+
+
+def given_up(store: Store) -> set[str]:
+    """Whom the supervisor has given up."""
+    return {alert.agent_id for alert in store.alerts.open() if alert.type == "agent_down"}
 
 
 def _ask_supervisor(store: Store, verb: str, agent: str) -> int:

@@ -66,11 +66,11 @@ def _error_line(store: Store) -> str:
     return f"\n\nregistry: {error.detail} The last good one is in force." if error else ""
 
 
-def all_healthy(store: Store) -> bool:
-    """Whether every agent that should run answers `GET /health` as healthy."""
+def not_healthy(store: Store) -> set[str]:
+    """Which of the agents that should run don't answer `GET /health` with 200."""
     registry = store.registry.current
     wanted = [agent for agent in registry.agents if not store.switches.is_stopped(agent)]
-    return all(_answers(registry.entry(agent).host, registry.entry(agent).port) for agent in wanted)
+    return {agent for agent in wanted if not _answers(registry.entry(agent).host, registry.entry(agent).port)}
 
 
 def _answers(host: str, port: int) -> bool:

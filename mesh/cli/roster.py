@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mesh.cli.app import cli, echo_json, open_store, with_json, with_root
-from mesh.errors import BadUse, RegistryInvalid
+from mesh.errors import BadUse, NewerSchema, RegistryInvalid
 from mesh.models import AGENT_ID_PATTERN
 from mesh.policy.buddy import splice_in, splice_out
 
@@ -48,10 +48,12 @@ def add_agent(agent: str, role_file: str, root: str | None, **options: Any) -> i
         for name, buddy in pairs.items():
             document["agents"][name]["buddy"] = buddy
 
-    # The folder comes first: the agent may be started the moment the registry names it.
-    store.files.make_folders(store.layout.agent(agent))
-    store.files.replace(store.layout.role(agent), text)
-    prepare_agents(store, store.registry.edit(change))
+    def write_role() -> None:
+        # The role comes first: the agent may be started the moment the registry names it.
+        store.files.make_folders(store.layout.agent(agent))
+        store.files.replace(store.layout.role(agent), text)
+
+    prepare_agents(store, store.registry.edit(change, before_saving=write_role))
     store.journal.event("operator", "agent_added", f"watches {before}", about=agent)
     click.echo(f"{agent} is added on port {entry['port']}; it watches {before}.")
     return 0
@@ -104,11 +106,12 @@ def check(file: str | None, root: str | None, as_json: bool) -> int:
     path = os.path.abspath(file) if file else store.layout.registry
     try:
         registry = store.registry.check(path)
-    except RegistryInvalid as error:
+    except (RegistryInvalid, NewerSchema) as error:
+        problems = error.facts.get("problems") or [{"key": "", "reason": error.detail}]
         if as_json:
-            echo_json({"ok": False, "file": path, "problems": error.facts.get("problems", [])})
+            echo_json({"ok": False, "file": path, "problems": problems})
             return 1
-        for problem in error.facts.get("problems") or [{"key": "", "reason": error.detail}]:
+        for problem in problems:
             click.echo(f"{path}: {problem['key'] or '(whole file)'}: {problem['reason']}", err=True)
         return 1
     if as_json:

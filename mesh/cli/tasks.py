@@ -1,4 +1,4 @@
-"""task add, list, show, cancel, resolve."""
+"""task add, list, show, cancel, resolve; approve and reject."""
 
 from __future__ import annotations
 
@@ -126,6 +126,37 @@ def resolve(root: str | None, task_id: str, ending: str, note: str) -> int:
     store.alerts.resolve("outcome_unknown", owner, task_id)
     store.journal.event("operator", "task_resolved", reason, taskId=task_id, status=status)
     click.echo(f"{task_id} is {status.value}.")
+    return 0
+
+
+@cli.command()
+@click.argument("task_id")
+@click.option("--note", default="", help="Kept in the task's history.")
+@with_root
+def approve(root: str | None, task_id: str, note: str) -> int:
+    """Let a task go on that waits for a person's approval."""
+    store = open_store(root)
+    _find(store, task_id)
+    status = store.tasks.approve(task_id, "operator", note).status
+    store.journal.event("operator", "task_approved", note, taskId=task_id)
+    click.echo(f"{task_id} is approved, and {status.value}.")
+    return 0
+
+
+@cli.command()
+@click.argument("task_id")
+@click.option("--note", default="", help="Why; kept in the task's history.")
+@with_root
+def reject(root: str | None, task_id: str, note: str) -> int:
+    """End a task that waits for a person's approval."""
+    from mesh.errors import Conflict
+
+    store = open_store(root)
+    if _find(store, task_id).status != "awaiting_approval":
+        raise Conflict(f"{task_id!r} does not wait for approval.", taskId=task_id)
+    store.tasks.cancel(task_id, "operator", f"rejected by a person{': ' + note if note else ''}")
+    store.journal.event("operator", "task_rejected", note, taskId=task_id)
+    click.echo(f"{task_id} is rejected.")
     return 0
 
 

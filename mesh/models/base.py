@@ -18,6 +18,8 @@ RESERVED_IDS = frozenset({HUMAN, "operator", "local", "any", "all", "mesh", "reg
 
 AgentId = Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN)]
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
+#: An id that names a file: no path leads out of its folder.
+FileId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
 #: One line of text for people: no control characters, which would break tables and logs.
 Line = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mesh.models.base import Filed
+from mesh.models.base import Filed, FileId
 
 
 class Priority(StrEnum):
@@ -41,7 +41,7 @@ TASK_TRANSITIONS: dict[TaskStatus, frozenset[TaskStatus]] = {
     _S.BLOCKED: frozenset({_S.QUEUED, _S.FAILED, _S.CANCELLED}),
     _S.AWAITING_APPROVAL: frozenset({_S.QUEUED, _S.BLOCKED, _S.CANCELLED}),
     _S.WORKING: frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.QUEUED, _S.OUTCOME_UNKNOWN}),
-    _S.OUTCOME_UNKNOWN: frozenset({_S.QUEUED, _S.COMPLETED, _S.FAILED, _S.CANCELLED}),
+    _S.OUTCOME_UNKNOWN: frozenset({_S.QUEUED, _S.COMPLETED, _S.FAILED}),
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
     _S.CANCELLED: frozenset(),
@@ -70,7 +70,7 @@ class Task(Filed):
     """One piece of work. Its body lies in exactly one file; `revision` grows with every move, so that after a
     crash between two writes the furthest copy is known."""
 
-    id: str
+    id: FileId
     type: str = "task"
     title: str
     description: str = ""

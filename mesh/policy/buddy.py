@@ -64,7 +64,7 @@ def concerns(now: Situation, limits: Limits) -> list[str]:
         found.append("too little free disk space; nothing new starts")
     if now.state.context_tokens > now.state.context_limit * limits.context_warn_ratio:
         found.append(f"context over {limits.context_warn_ratio:.0%}")
-    if now.state.metrics.error_rate > limits.error_rate_max:
+    if _errors_repeat(now.state, limits):
         found.append(f"error rate {now.state.metrics.error_rate:.0%}")
     if now.task_min is not None and now.task_min > limits.task_stuck_min:
         found.append(f"on one task for {now.task_min:.0f} min")
@@ -78,7 +78,7 @@ def review(now: Situation, limits: Limits) -> dict[str, bool]:
     return {
         "taskQueueNotEmpty": now.queue_length > 0 or now.state.status is AgentStatus.WORKING,
         "lastActivityWithin2Hours": now.activity_min is not None and now.activity_min <= limits.activity_max_min,
-        "noRepeatedErrors": now.state.metrics.error_rate <= limits.error_rate_max,
+        "noRepeatedErrors": not _errors_repeat(now.state, limits),
         "contextUnderLimit": now.state.context_tokens <= now.state.context_limit * limits.context_compress_ratio,
     }
 
@@ -115,13 +115,19 @@ def buddy_questions(buddy: Situation | None, answer_min: float | None, limits: L
     answered = answer_min is not None and answer_min <= limits.ping_every_ticks
     length = buddy.queue_length if buddy else 0
     stuck = buddy is not None and buddy.task_min is not None and buddy.task_min > limits.task_stuck_min
-    spiking = buddy is not None and buddy.state.metrics.error_rate > limits.error_rate_max
+    spiking = buddy is not None and _errors_repeat(buddy.state, limits)
     return [
         _question("Has my buddy responded to ping in last 15 min?", answered),
         _question("Is their task queue reasonable (not 0, not 100+)?", 0 < length < limits.buddy_queue_max),
         _question("Have they been 'working' on the same task for >3 hours?", stuck, good=False),
         _question("Is their error rate spiking?", spiking, good=False),
     ]
+
+
+def _errors_repeat(state: AgentState, limits: Limits) -> bool:
+    """As many failures as a task has attempts, and more of them than the share allowed: one failure is none."""
+    metrics = state.metrics
+    return metrics.errors24h >= limits.task_attempts_max and metrics.error_rate > limits.error_rate_max
 
 
 def _question(question: str, answer: bool, *, good: bool = True) -> Question:

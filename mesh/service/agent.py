@@ -74,6 +74,7 @@ class AgentService:
         await self._recover()
         await self._look_around()
         await self._rest()
+        await core.io(core.store.alerts.resolve, "agent_down", core.agent)
         core.event("started", f"incarnation {core.incarnation}")
         self._spawn(self._beat_forever(), "beats")
         self._spawn(self.worker.run(), _WORKER)
@@ -93,6 +94,8 @@ class AgentService:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self.client.close()
+        if self.core.agent not in self.core.registry.agents:
+            await self.core.io(self.core.store.tasks.give_back, self.core.agent)
         if not self.core.fatal:
             self.core.state.status, self.core.state.reason = AgentStatus.IDLE, "stopped"
             await self.core.save()

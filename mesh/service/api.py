@@ -214,6 +214,10 @@ def _add_errors(app: FastAPI) -> None:
     async def mesh_error(request: Request, error: MeshError) -> Response:
         return problem(request, error)
 
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        return problem(request, MeshError(f"A bug in the mesh: {type(error).__name__}; its log says where."))
+
     @app.exception_handler(RequestValidationError)
     async def wrong_shape(request: Request, error: RequestValidationError) -> Response:
         errors = [_mistake(item) for item in error.errors()]

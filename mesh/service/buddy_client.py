@@ -61,8 +61,10 @@ class BuddyClient:
             raise _unavailable(other, "timeout", "did not answer in time") from None
         except httpx.HTTPStatusError as error:
             raise _unavailable(other, "answer", f"answered {error.response.status_code}") from None
-        except (httpx.HTTPError, ValueError) as error:
+        except httpx.HTTPError as error:
             raise _unavailable(other, "refused", f"could not be reached ({type(error).__name__})") from None
+        except ValueError:
+            raise _unavailable(other, "answer", "did not answer with JSON") from None
 
 
 def _unavailable(other: str, reason: str, what: str) -> PeerUnavailable:

@@ -19,8 +19,10 @@ async def carry(core: Core) -> None:
         await core.io(refresh, core)
         if core.clock.tick % core.limits.repair_every_ticks == 0:
             await core.io(core.store.tasks.repair)
+            for task in await core.io(core.store.tasks.reclaim, list(core.registry.agents)):
+                core.event("task_given_back", "its agent was removed", taskId=task.id)
         if core.clock.tick % _RETENTION_EVERY_TICKS == 0:
-            done = await core.io(core.store.retention.run, core.limits, list(core.registry.agents))
+            done = await core.io(core.store.retention.run, core.registry.limits_for(), list(core.registry.agents))
             if done:
                 core.event("retention", ", ".join(f"{name}: {count}" for name, count in done.items()))
     except MeshError as error:

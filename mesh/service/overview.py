@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from mesh.errors import MeshError
 from mesh.limits import Limits
 from mesh.models import AgentHealth, AgentState
@@ -85,7 +87,7 @@ def summary(store: Store) -> dict[str, Any]:
         "openTasks": len(open_tasks),
         "blockers": [blocker.dump() for blocker in store.knowledge.blockers()],
         "alerts": [alert.dump() for alert in store.alerts.open()],
-        "agents": [asdict(row) for row in rows(store)],
+        "agents": [{to_camel(key): value for key, value in asdict(row).items()} for row in rows(store)],
     }
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import traceback
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mesh.errors import RoleBroken
 from mesh.runners.base import Report as Report
 
 if TYPE_CHECKING:
@@ -68,11 +70,19 @@ class Agent:
 def load(agent: str, persona: str | None = None) -> Agent:
     """The role of an agent: its module in `agents/`, else one without skills that has `persona`.
 
-    A module that is broken raises what it raises: an agent must not start with half of its skills.
+    Raises RoleBroken for a module that can't be loaded: an agent must not start with half of its skills.
     """
     name = f"agents.{agent.replace('-', '_')}"
     if importlib.util.find_spec(name) is None:
         return Agent(agent, persona=persona or "")
-    role = importlib.import_module(name).agent
-    assert isinstance(role, Agent), f"{name}.agent is not a mesh.Agent"
+    try:
+        role = importlib.import_module(name).agent
+    except Exception as error:  # whatever is wrong in somebody's module
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise RoleBroken(
+            f"{agent}'s role can't be loaded: {type(error).__name__}: {error} ({where.filename}:{where.lineno}).",
+            agentId=agent,
+        ) from error
+    if not isinstance(role, Agent):
+        raise RoleBroken(f"{agent}'s role can't be loaded: {name}.agent is not a mesh.Agent.", agentId=agent)
     return role

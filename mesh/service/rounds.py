@@ -17,6 +17,8 @@ from mesh.policy.schedule import hour_of
 from mesh.service.buddy_client import BuddyClient
 from mesh.service.core import Core
 
+_REPEATED_ERRORS = "Repeated errors"
+
 
 class Rounds:
     def __init__(self, core: Core, client: BuddyClient) -> None:
@@ -89,6 +91,8 @@ class Rounds:
                 core.wake_worker()
             elif action == "report_errors":
                 await core.io(core.store.knowledge.report, self._errors_blocker())
+        if checks.get("noRepeatedErrors") is True:
+            await core.io(core.store.knowledge.resolve_blockers, core.agent, _REPEATED_ERRORS)
         core.event("reviewed", f"by {giver}: {', '.join(actions) or 'nothing to do'}", watcher=giver, checks=checks)
         return ReviewAnswer(acknowledged=True, actions=actions)
 
@@ -154,7 +158,7 @@ class Rounds:
         return Blocker(
             id=f"repeated-errors-{core.agent}",
             agent=core.agent,
-            topic="Repeated errors",
+            topic=_REPEATED_ERRORS,
             description=f"{len(errors)} failed attempts in 24 h; the last: {last['title']}: {last['error']}",
             severity="high",
             since=clock.iso(core.time.wall()),

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import uvicorn
 
 from mesh.clock import SYSTEM
-from mesh.errors import MeshError, NewerSchema, PortTaken, RegistryInvalid
+from mesh.errors import MeshError, NewerSchema, PortTaken, RegistryInvalid, RoleBroken
 from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED
 from mesh.service import ports
 from mesh.service.agent import AgentService
@@ -173,7 +173,7 @@ def exit_status(error: MeshError) -> int:
     """What a supervisor is told."""
     if isinstance(error, PortTaken):
         return EXIT_PORT_TAKEN
-    return EXIT_REFUSED if isinstance(error, RegistryInvalid | NewerSchema) else 1
+    return EXIT_REFUSED if isinstance(error, RegistryInvalid | NewerSchema | RoleBroken) else 1
 
 
 def set_title(title: str) -> None:

@@ -20,6 +20,15 @@ from mesh.store import Store
 from mesh.store.inputs import Inputs
 
 _OUTPUT_BYTES_MAX = 4_000_000
+#: The JSON types that a setting may have, as people call them.
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "an object",
+    bool: "a yes or no",
+}
 #: What a program that a skill runs needs to know of our environment; secrets are not among it.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME")
 
@@ -73,10 +82,9 @@ class SkillContext:
         """A setting of the given type. Raises SkillInputError if it has another."""
         value = self.settings.get(name, default)
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise SkillInputError(
-                f"registry.json: agents.{self.agent}.settings.{name} must be a {kind.__name__}, not {value!r}.",
-                file="registry.json",
-            )
+            where = f"registry.json: agents.{self.agent}.settings.{name}"
+            where = f"the task's input: {name}" if name in self.task.input else where
+            raise SkillInputError(f"{where} must be {_KINDS.get(kind, kind.__name__)}, not {value!r}.")
         return value
 
     def recall(self, key: str, default: Any = None) -> Any:

@@ -7,6 +7,7 @@ an asked-for restart a parent whose source has changed replaces itself, keeping 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from mesh import clock
-from mesh.errors import BadUse, MeshError
+from mesh.errors import BadUse, MeshError, RoleBroken
 from mesh.models import SCHEMA_VERSION
 from mesh.service.roster import Roster
 from mesh.store import Store
@@ -160,7 +161,8 @@ class Supervisor:
 
         assert all((asyncio.subprocess, concurrent.futures.thread, apscheduler, httptools, httpx, uvicorn, mesh))
         for agent in self.roster.registry.agents:
-            load(agent)
+            with contextlib.suppress(RoleBroken):  # it will say so itself, and only it is kept down
+                load(agent)
         gc.collect()
         gc.freeze()
 

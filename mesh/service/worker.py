@@ -105,7 +105,8 @@ class Worker:
         """Wait for the work to end. If it has to be stopped before: how, and why."""
         core = self._core
         deadline_s = core.time.monotonic() + core.limits.task_run_max_s
-        saved_s, seen = core.time.monotonic(), core.store.disk.signature(core.store.layout.active)
+        # Nothing is taken as seen yet: a cancellation may have come since the claim.
+        saved_s, seen = core.time.monotonic(), None
         while not running.done():
             await asyncio.wait({running}, timeout=_LOOK_S)
             now_s = core.time.monotonic()
@@ -125,7 +126,6 @@ class Worker:
                 saved_s = now_s
                 if core.state.current_task.progress != self._progress:
                     await self._save_progress(task, claim)
-                    seen = core.store.disk.signature(core.store.layout.active)
         return None, ""
 
     async def _cancelled(self, task: Task) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from mesh import clock
-from mesh.models import Alert
+from mesh.models import Alert, is_id
 from mesh.store.codec import decode, encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
@@ -58,16 +58,19 @@ class Alerts:
 
     def resolve(self, type_: str, agent: str, about: str = "") -> bool:
         """The trouble is over. True if there was an open alert of it."""
-        name = _name(type_, agent, about)
-        if not self._files.exists(self._layout.alert(name)):
+        return self.set_status(_name(type_, agent, about), "resolved")
+
+    def set_status(self, alert_id: str, status: Literal["acked", "resolved"]) -> bool:
+        """A person has seen it, or it is over. True if it was open and is now otherwise."""
+        if not is_id(alert_id) or not self._files.exists(self._layout.alert(alert_id)):
             return False
         with self._locks.hold("system/human"):
-            known = self._read(name)
-            if known is None or known.status == "resolved":
+            known = self._read(alert_id)
+            if known is None or known.status in ("resolved", status):
                 return False
-            known.status = "resolved"
+            known.status = status
             known.at = clock.iso(self._time.wall())
-            self._files.replace(self._layout.alert(name), encode(known.dump()))
+            self._files.replace(self._layout.alert(alert_id), encode(known.dump()))
         return True
 
     def all(self) -> list[Alert]:

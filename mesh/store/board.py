@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from mesh.errors import NewerSchema
 from mesh.models import ENDED, IN_FAILED, SCHEMA_VERSION, Task, TaskStatus
 from mesh.store.codec import encode
 from mesh.store.documents import ENDED_TASK, TASKS, Document, Documents, Kind, first_problem
@@ -32,6 +33,7 @@ class Board:
         self._quarantine = quarantine
         self._held = held
         self._docs: dict[str, Document] = {}
+        self._refused: dict[str, NewerSchema] = {}
         self.tasks: dict[str, Task] = {}
         self.place: dict[str, str] = {}
         self._load()
@@ -116,7 +118,13 @@ class Board:
         layout = self._layout
         agents = [name for name in self._files.names(layout.agents) if "." not in name]
         for path in (layout.queue, *map(layout.inbox, agents), layout.active):
-            document = self._read(path, TASKS)
+            try:
+                document = self._read(path, TASKS)
+            except NewerSchema as error:
+                if path in (layout.queue, layout.active):
+                    raise
+                self._refused[path] = error  # one agent's queue must not stop the others' work
+                continue
             if document is not None:
                 self._docs[path] = document
                 self._take(path, document)
@@ -156,6 +164,8 @@ class Board:
             self._write(loser)
 
     def _write(self, path: str) -> None:
+        if path in self._refused:
+            raise self._refused[path]
         document = self._docs.setdefault(path, TASKS.empty())
         document["tasks"] = [task.dump() for task in self.at(path)]
         self._documents.write(path, document)

@@ -87,9 +87,12 @@ class RegistryStore:
             raise RegistryInvalid(f"{path} does not exist.", file=path, problems=[])
         return parse_registry(data, path)
 
-    def edit(self, change: Callable[[dict[str, Any]], None]) -> Registry:
+    def edit(
+        self, change: Callable[[dict[str, Any]], None], before_saving: Callable[[], object] = lambda: None
+    ) -> Registry:
         """Change the registry's JSON and save it if the result is valid; keeps a link a link. Returns the new
-        registry. Raises RegistryInvalid, and then nothing was changed."""
+        registry. `before_saving` is called once it is known to be valid. Raises RegistryInvalid, and then nothing
+        was changed."""
         path = self._layout.registry
         with self._locks.hold("agents/registry.json"):
             data = self._files.read(path)
@@ -100,6 +103,7 @@ class RegistryStore:
             change(document)
             text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
             registry = parse_registry(text, path)
+            before_saving()
             target = self._files.resolve(path)
             if target == path:
                 self._files.replace(path, text, keep_last=True)

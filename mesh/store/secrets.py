@@ -21,11 +21,12 @@ class Secrets:
         self._layout = layout
         self._known: dict[str, tuple[Signature, bytes]] = {}
 
-    def ensure(self, agent: str) -> None:
-        """Make the agent's secret if it has none."""
-        if not self._files.exists(self._layout.secret(agent)):
-            self._files.make_folders(self._layout.agent(agent))
-            self._files.create(self._layout.secret(agent), secrets.token_urlsafe(32).encode() + b"\n")
+    def ensure(self, agent: str) -> bool:
+        """Make the agent's secret if it has none; True if it had none."""
+        if self._files.exists(self._layout.secret(agent)):
+            return False
+        self._files.make_folders(self._layout.agent(agent))
+        return self._files.create(self._layout.secret(agent), secrets.token_urlsafe(32).encode() + b"\n")
 
     def ensure_operator(self) -> None:
         """Make `operator.header`, the lines that the operator's curl sends, if there is none."""

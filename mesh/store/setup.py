@@ -81,7 +81,8 @@ def prepare_agents(store: Store, registry: Registry) -> list[str]:
     made = []
     for agent in registry.agents:
         store.files.make_folders(store.layout.agent(agent))
-        store.secrets.ensure(agent)
+        if store.secrets.ensure(agent):
+            made.append(store.layout.relative(store.layout.secret(agent)))
         inputs = store.layout.inputs(agent)
         if not store.files.exists(inputs):
             store.files.make_folders(inputs)

@@ -6,13 +6,13 @@ Where a body lies and how it moves is `board.py`'s; what becomes of a task is de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
 from mesh import clock
-from mesh.errors import Conflict, Fenced, Invalid, QueueFull, TaskEnded, UnknownTask
+from mesh.errors import Conflict, Fenced, Invalid, QueueFull, StoreUnavailable, TaskEnded, UnknownTask
 from mesh.models import ENDED, HUMAN, IN_FAILED, TASK_TRANSITIONS, Claim, Task, TaskStatus, Verdict
 from mesh.store.board import LOCK, Board, waits
 from mesh.store.documents import REFERENCES, Document, Documents
@@ -116,8 +116,7 @@ class TaskStore:
                 task.status = TaskStatus.BLOCKED
             self._note(task, task.status, "accepted", by=task.from_)
             board.put(task, path)
-            if task.from_ not in (HUMAN, task.owner):
-                self._refer(task.from_, task)
+            self._refer_early(task)
             self._release_waiting(board)
             return board.tasks.get(task.id) or self._ended_or(board, task), True
 
@@ -191,6 +190,19 @@ class TaskStore:
                 self._release_waiting(board)
             return task
 
+    def approve(self, task_id: str, by: str, note: str) -> Task:
+        """Let a task that waits for a person's approval go on. Raises Conflict for any other task."""
+        with self._hold() as board:
+            task = board.tasks.get(task_id)
+            if task is None or task.status is not TaskStatus.AWAITING_APPROVAL:
+                raise Conflict(f"{task_id!r} does not wait for approval.", taskId=task_id)
+            open_ends = any(board.status_of(other) is not TaskStatus.COMPLETED for other in task.blocked_by)
+            status = TaskStatus.BLOCKED if open_ends else TaskStatus.QUEUED
+            self._note(task, status, f"approved{': ' + note if note else ''}", by=by)
+            board.put(task, board.place[task_id])
+            self._release_waiting(board)
+            return task
+
     # -- after a crash
 
     def recover(self, agent: str, incarnation: int, decide: Decide) -> list[tuple[Task, Verdict]]:
@@ -211,14 +223,17 @@ class TaskStore:
         with self._hold() as board:
             self._repair(board)
 
+    def reclaim(self, agents: Iterable[str]) -> list[Task]:
+        """Give back what lies in queues of agents that are not among `agents` any more."""
+        known = {self._layout.inbox(agent) for agent in agents} | {self._layout.queue, self._layout.active}
+        with self._hold() as board:
+            orphaned = sorted(set(board.place.values()) - known)
+            return [task for path in orphaned for task in self._give_back(board, path)]
+
     def give_back(self, agent: str) -> list[Task]:
         """Put the queued tasks of an agent that is being removed into the global queue."""
         with self._hold() as board:
-            moved = board.at(self._layout.inbox(agent))
-            for task in moved:
-                task.owner = "any"
-                board.put(task, self._layout.queue)
-            return moved
+            return self._give_back(board, self._layout.inbox(agent))
 
     # -- inside
 
@@ -229,6 +244,13 @@ class TaskStore:
     def _hold(self) -> Iterator[Board]:
         with self._locks.hold(LOCK):
             yield self._board(held=True)
+
+    def _give_back(self, board: Board, path: str) -> list[Task]:
+        moved = board.at(path)
+        for task in moved:
+            task.owner = "any"
+            board.put(task, self._layout.queue)
+        return moved
 
     def _look(self, board: Board, task_id: str) -> Task | None:
         task, ended = board.tasks.get(task_id), board.ended(task_id)
@@ -294,6 +316,16 @@ class TaskStore:
             self._knowledge.add_blocker(task)
         elif task.status is TaskStatus.COMPLETED:
             self._knowledge.resolve_blockers(task.owner, task.title)
+
+    def _refer_early(self, task: Task) -> None:
+        """Note with the giver what it has delegated. The task is in already: it must not fail by this, and its
+        end is told in any case."""
+        if task.from_ in (HUMAN, task.owner):
+            return
+        try:
+            self._refer(task.from_, task)
+        except StoreUnavailable:
+            return
 
     def _refer(self, agent: str, task: Task) -> None:
         reference: dict[str, Any] = {"id": task.id, "status": task.status, "finishedAt": task.finished_at}

@@ -299,7 +299,7 @@ async def test_nothing_configured_says_what_to_configure(make_context: ContextMa
         ({"repositories": "work"}, "settings.repositories must be a list"),
         ({"repositories": ["work", 3]}, "settings.repositories must be a list of texts"),
         ({"repositories": [""]}, "settings.repositories must be a list of texts"),
-        ({"base": 3}, "settings.base must be a str"),
+        ({"base": 3}, "settings.base must be a text"),
         ({"base": "nowhere"}, "work: there is no branch 'nowhere' to compare with"),
         ({"base": "--all"}, "work: there is no branch '--all' to compare with"),
         ({"branchesMax": 0}, "settings.branchesMax must be a whole number from 1"),

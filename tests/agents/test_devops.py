@@ -166,7 +166,7 @@ async def test_kills_for_memory_are_remembered_and_reported_once(
         ({"diskPercentAttention": float("nan")}, "diskPercentAttention"),
         ({"diskPercentAttention": 99}, "attention of disk_percent must not lie above"),
         ({"memoryAvailablePercentAttention": 1}, "memory_available_percent must not lie below"),
-        ([], "settings.thresholds must be a dict"),
+        ([], "settings.thresholds must be an object"),
     ],
 )
 async def test_wrong_thresholds_are_named(make_context: ContextMaker, thresholds: Any, words: str) -> None:

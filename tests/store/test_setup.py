@@ -48,7 +48,7 @@ def test_what_is_missing_is_made_and_the_rest_kept(root: str) -> None:
     before = tree(root)
     Path(store.layout.secret("coder")).unlink()
     Path(store.layout.syncs).rmdir()
-    assert initialise(Store(root)) == ["system/syncs"]
+    assert initialise(Store(root)) == ["system/syncs", "agents/coder/secret"]
     assert {path for path in tree(root)} == set(before)
 
 
