@@ -210,8 +210,8 @@ INVALID: list[tuple[str, Any, str, str]] = [
     ("agents.heron.quietHours", {"from": "24:00", "to": "07:00"}, "agents.heron.quietHours.from", "'24:00'"),
     ("agents.heron.runner", {"kind": "magic"}, "agents.heron.runner.kind", "'skills'"),
     ("restartCommand", [], "", "at least 1"),
-    ("agents", [], "", "dictionary"),
-    ("agents.heron", "hi", "", "dictionary"),
+    ("agents", [], "", "must be a JSON object"),
+    ("agents.heron", "hi", "", "must be a JSON object"),
 ]
 
 
@@ -248,13 +248,8 @@ def test_every_problem_is_listed_at_once() -> None:
         set_("timezone", "Mars/Olympus")(document)
         set_("limits", {"pingTimeouts": 1})(document)
 
-    assert set(problems(edited(change))) == {
-        "agents.badger.port",
-        "agents.heron.buddy",
-        "agents.otter",
-        "timezone",
-        "limits.pingTimeouts",
-    }
+    keys = "agents.badger.port agents.heron.buddy agents.otter timezone limits.pingTimeouts"
+    assert set(problems(edited(change))) == set(keys.split())
 
 
 @pytest.mark.parametrize(
@@ -360,14 +355,8 @@ def test_tasks_are_served_urgent_first_then_by_time_and_id() -> None:
         return Task.model_validate({**given, "createdAt": at, "updatedAt": at})
 
     early, late = "2026-02-16T20:45:00.000Z", "2026-02-16T20:45:00.001Z"
-    served = [
-        task("u", "urgent", late),
-        task("h1", "high", early),
-        task("h2", "high", early),
-        task("h0", "high", late),
-        task("n", "normal", early),
-        task("l", "low", early),
-    ]
+    served = [task("u", "urgent", late), task("h1", "high", early), task("h2", "high", early)]
+    served += [task("h0", "high", late), task("n", "normal", early), task("l", "low", early)]
     assert sorted(reversed(served), key=Task.order) == served
     assert [priority.rank for priority in Priority] == [0, 1, 2, 3]
 

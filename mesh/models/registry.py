@@ -158,6 +158,18 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
+_WORDS = {
+    "missing": "is required",
+    "model_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+}
+
+
 def _shape_problems(error: ValidationError) -> list[tuple[str, str]]:
     problems = []
     for item in error.errors():
@@ -170,7 +182,7 @@ def _shape_problems(error: ValidationError) -> list[tuple[str, str]]:
         elif item["type"] == "too_short" and key == "agents":
             reason = "a mesh needs at least two agents, so that somebody watches each"
         else:
-            reason = item["msg"][0].lower() + item["msg"][1:]
+            reason = _WORDS.get(item["type"]) or item["msg"][0].lower() + item["msg"][1:]
         problems.append((key, reason))
     return problems
 

@@ -28,15 +28,19 @@ def hour_of(mesh_now: datetime) -> int:
     return int(mesh_now.timestamp()) // HOUR_S
 
 
-def sync_due(mesh_now: datetime, sync_minute: int, last_hour: int | None) -> bool:
+def before_first_sync(mesh_now: datetime, sync_minute: int) -> int:
+    """The hour that counts as done for an agent that never synced: its first sync is at its next minute, not at
+    once, or all agents of a new mesh would sync together."""
+    return hour_of(mesh_now) - (mesh_now.minute <= sync_minute)
+
+
+def sync_due(mesh_now: datetime, sync_minute: int, last_hour: int) -> bool:
     """Whether this hour's sync has still to be done.
 
     A clock set back by up to two hours waits until it has caught up; further back, counting starts anew.
     """
     hour = hour_of(mesh_now)
-    if mesh_now.minute < sync_minute or last_hour is None:
-        return last_hour is None and mesh_now.minute == sync_minute
-    return hour > last_hour or hour < last_hour - 2
+    return mesh_now.minute >= sync_minute and (hour > last_hour or hour < last_hour - 2)
 
 
 def next_sync(mesh_now: datetime, sync_minutes: Mapping[str, int]) -> tuple[datetime, str]:

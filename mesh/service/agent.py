@@ -254,7 +254,10 @@ class AgentService:
         if core.agent not in core.registry.agents:
             return
         try:
-            if schedule.sync_due(core.mesh_now, core.registry.sync_minute(core.agent), core.state.last_sync_hour):
+            minute = core.registry.sync_minute(core.agent)
+            if core.state.last_sync_hour is None:
+                core.state.last_sync_hour = schedule.before_first_sync(core.mesh_now, minute)
+            if schedule.sync_due(core.mesh_now, minute, core.state.last_sync_hour):
                 core.state.last_sync_hour = schedule.hour_of(core.mesh_now)
                 await self.rounds.sync()
             elif schedule.crossed(last, tick, core.limits.ping_every_ticks, core.registry.check_offset(core.agent)):

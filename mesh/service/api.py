@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from mesh.models import (
 from mesh.service import task_desk
 from mesh.service.agent import AgentService
 from mesh.service.auth import Caller, speaks_as
+from mesh.service.core import log
 from mesh.service.guard import Door, Guard, encode_problem, is_task_post
 from mesh.service.roles import Agent
 
@@ -70,9 +72,14 @@ def standalone_app(role: Agent) -> FastAPI:
     """For `uvicorn agents.<id>:app`: root and speed from the environment."""
     from mesh.store.setup import resolve_root
 
+    def end_server(reason: str) -> None:
+        log.error("%s ends: %s", role.id, reason)
+        os.kill(os.getpid(), signal.SIGTERM)  # uvicorn's way to be asked to end
+
     def make_service() -> AgentService:
         root = resolve_root(None, os.environ.get("MESH_ROOT"))
-        return AgentService(role, root, tick_seconds=tick_seconds(os.environ.get("MESH_TICK_SECONDS")))
+        seconds = tick_seconds(os.environ.get("MESH_TICK_SECONDS"))
+        return AgentService(role, root, tick_seconds=seconds, on_fatal=end_server)
 
     return build_app(role.id, make_service)
 
@@ -145,7 +152,7 @@ def _add_tasks(app: FastAPI) -> None:
         """Give this agent a task, or with `"owner": "any"` the mesh. The same id and body again is one task."""
         service, caller = _service(request), _caller(request)
         giver = speaks_as(service.core, caller, body.from_)
-        task = await task_desk.take_in(service, body, giver, caller)
+        task = await task_desk.take_in(service.core, service.worker.can_run, body, giver, caller)
         return _json({"accepted": True, "taskId": task.id}, 202)
 
     @app.get("/task/{task_id}", tags=["tasks"])
@@ -169,7 +176,7 @@ def _add_tasks(app: FastAPI) -> None:
     @app.delete("/task/{task_id}", tags=["tasks"])
     async def cancel_task(request: Request, task_id: str) -> Response:
         """Cancel a task: one that waits at once; the work on one that runs stops within a moment."""
-        await task_desk.cancel(_service(request), task_id, _caller(request))
+        await task_desk.cancel(_service(request).core, task_id, _caller(request))
         return _json({"cancelled": True})
 
 

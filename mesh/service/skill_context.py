@@ -149,6 +149,7 @@ class SkillContext:
             raise TimeoutError(f"{argv[0]} took longer than {timeout_s:g} s") from None
         finally:
             _kill_group(process.pid)
+            await process.wait()
         return Output(
             process.returncode or 0,
             out[:_OUTPUT_BYTES_MAX].decode(errors="replace"),

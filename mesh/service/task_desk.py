@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uuid_utils import uuid7
 
@@ -16,15 +17,11 @@ from mesh.policy.admission import may_cancel, why_not_give
 from mesh.service.auth import Caller
 from mesh.service.core import Core
 
-if TYPE_CHECKING:
-    from mesh.service.agent import AgentService
-
 _HIDDEN = ("digest", "revision")
 
 
-async def take_in(service: AgentService, body: TaskRequest, giver: str, caller: Caller) -> Task:
+async def take_in(core: Core, can_run: Callable[[Task], bool], body: TaskRequest, giver: str, caller: Caller) -> Task:
     """Accept a task, durably, or say why not. Raises Forbidden, NothingRunsIt, Invalid, Conflict, QueueFull."""
-    core = service.core
     task = make_task(core.agent, core.time.wall(), body, giver, caller.via)
     known = await core.io(_known, core, task)
     if known is not None:
@@ -37,7 +34,7 @@ async def take_in(service: AgentService, body: TaskRequest, giver: str, caller: 
         )
     if task.owner == "any":
         await core.io(_someone_runs_it, core, task)
-    elif not service.worker.can_run(task):
+    elif not can_run(task):
         raise _nothing(task, core.state.skills, core.agent)
     accepted, fresh = await core.io(core.store.tasks.accept, task, core.limits.tasks_waiting_max)
     if fresh:
@@ -89,9 +86,8 @@ def listed(core: Core, status: TaskStatus | None, owner: str | None, limit: int)
     return found[:limit]
 
 
-async def cancel(service: AgentService, task_id: str, caller: Caller) -> None:
+async def cancel(core: Core, task_id: str, caller: Caller) -> None:
     """Cancel, if the caller may. Raises UnknownTask, TaskEnded, Forbidden."""
-    core = service.core
     task = await core.io(find, core, task_id)
     if not may_cancel(core.registry, caller.name, task):
         raise Forbidden(

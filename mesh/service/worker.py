@@ -119,20 +119,23 @@ class Worker:
             if now_s > deadline_s:
                 return Ending.TIMED_OUT, f"it took longer than {core.limits.task_run_max_s:g} s"
             found = core.store.disk.signature(core.store.layout.active)
-            if found != seen and await self._cancelled(task):
-                return Ending.INTERRUPTED, "cancelled"
-            seen = found
+            if found != seen:
+                cancelled = await self._cancelled(task)
+                if cancelled:
+                    return Ending.INTERRUPTED, "cancelled"
+                seen = seen if cancelled is None else found
             if now_s - saved_s >= _SAVE_PROGRESS_S and core.state.current_task is not None:
                 saved_s = now_s
                 if core.state.current_task.progress != self._progress:
                     await self._save_progress(task, claim)
         return None, ""
 
-    async def _cancelled(self, task: Task) -> bool:
+    async def _cancelled(self, task: Task) -> bool | None:
+        """Whether somebody has cancelled the task; None if that can't be read now."""
         try:
             now = await self._core.io(self._core.store.tasks.find, task.id)
         except MeshError:
-            return False
+            return None
         return now.cancel_requested is not None
 
     async def _outcome(

@@ -73,21 +73,35 @@ HOUR = schedule.hour_of(at(10, 0))
         (at(9, 6), 5, HOUR, False, "the clock was set back by an hour: this hour's report was written"),
         (at(8, 6), 5, HOUR, False, "or by two"),
         (at(6, 6), 5, HOUR, True, "set back further, counting starts anew"),
-        (at(10, 5), 5, None, True, "never done, and it is the minute"),
-        (at(10, 6), 5, None, False, "started within the hour: its first sync is the next hour's"),
-        (at(10, 4), 5, None, False, "never done, and the minute is to come"),
         (at(0, 0), 0, schedule.hour_of(at(0, 0)) - 1, True, "midnight is an hour as any"),
         (at(10, 0), 59, HOUR - 1, False, "the last minute of the hour is to come"),
         (at(10, 59), 59, HOUR - 1, True, "the last minute"),
     ],
 )
-def test_sync_due(now: datetime, minute: int, last: int | None, expected: bool, why: str) -> None:
+def test_sync_due(now: datetime, minute: int, last: int, expected: bool, why: str) -> None:
     assert schedule.sync_due(now, minute, last) is expected, why
+
+
+@pytest.mark.parametrize(
+    ("start", "minute", "first", "why"),
+    [
+        (at(10, 5), 5, at(10, 5), "it is the minute"),
+        (at(10, 6), 5, at(11, 5), "started after the minute: the next hour's, or a new mesh would sync all at once"),
+        (at(10, 4), 5, at(10, 5), "the minute is to come"),
+        (at(10, 0), 0, at(10, 0), "on the hour"),
+    ],
+)
+def test_first_sync(start: datetime, minute: int, first: datetime, why: str) -> None:
+    last = schedule.before_first_sync(start, minute)
+    moments = (start + timedelta(minutes=ahead) for ahead in range(120))
+    assert next(now for now in moments if schedule.sync_due(now, minute, last)) == first, why
+    late = first + timedelta(minutes=3)  # the tick of the minute itself was missed
+    assert schedule.sync_due(late, minute, last), why
 
 
 def test_a_sync_that_is_done_is_not_due_again() -> None:
     """Minute for minute over two days: once an hour, in its minute, whatever the time zone of the host says."""
-    last: int | None = None
+    last = schedule.before_first_sync(DAY, 20)
     done = []
     for minute in range(48 * 60):
         now = DAY + timedelta(minutes=minute)

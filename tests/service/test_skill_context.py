@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mesh.errors import SkillInputError
@@ -103,6 +104,7 @@ async def test_no_program_outlives_its_skill(mesh: Mesh, tmp_path: Path, how: st
         with pytest.raises(TimeoutError, match="longer than 1 s"):
             await running
     await until(lambda: _gone(child))
+    await until(lambda: not psutil.Process().children())  # the program itself was seen off, too
 
 
 async def test_a_page(mesh: Mesh) -> None:

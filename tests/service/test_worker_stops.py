@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mesh import Report
+from mesh.errors import StoreUnavailable
 from mesh.service import worker
 from mesh.service.skill_context import SkillContext
 from tests.service.stage import SEDATE, Gate, Mesh, until
@@ -176,3 +177,26 @@ async def test_a_cancellation_while_progress_is_saved_stops_the_work(mesh: Mesh,
         task_id = await ada.give("Climb")
         await until(halfway.is_set)
         await ada.ended(task_id, "cancelled", 2.0)
+
+
+async def test_a_cancellation_that_can_not_be_read_at_first_stops_the_work_all_the_same(
+    mesh: Mesh, monkeypatch: Any
+) -> None:
+    gate, failed = Gate(), []
+    mesh.skill("ada", "Hold", gate)
+    async with mesh.running("ada") as ada:
+        task_id = await ada.give("Hold")
+        await until(lambda: gate.begun)
+        find = ada.service.core.store.tasks.find
+
+        def once_failing(wanted: str) -> Any:
+            found = find(wanted)
+            if found.cancel_requested and not failed:
+                failed.append(wanted)
+                raise StoreUnavailable("the disk is slow")
+            return found
+
+        monkeypatch.setattr(ada.service.core.store.tasks, "find", once_failing)
+        mesh.store.tasks.cancel(task_id, "human", "called off")
+        await until(lambda: failed)
+        await until(lambda: gate.stopped, 2.0)
