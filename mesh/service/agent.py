@@ -8,6 +8,7 @@ itself is the worker's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -47,8 +48,8 @@ class AgentService:
         time: SleepingClock = SYSTEM,
         on_fatal: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        #: Called with host and port when the registry gives the agent another address.
-        self.on_moved: Callable[[str, int], Awaitable[None]] | None = None
+        #: Called with the host and port of a registry that came into force; answers why it can't listen there.
+        self.on_address: Callable[[str, int], Awaitable[str | None]] | None = None
         self.core = Core(role, root, tick_seconds, time)
         self.client = BuddyClient(self.core)
         self.rounds = Rounds(self.core, self.client)
@@ -61,6 +62,7 @@ class AgentService:
         self._seen: dict[str, Signature | None] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._rounds: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     # -- life
 
@@ -72,7 +74,7 @@ class AgentService:
         core.recent = await core.io(core.store.journal.read_history, core.agent)
         core.refresh_metrics()
         await self._recover()
-        await self._look_around()
+        await self._look_once()
         await self._rest()
         await core.io(core.store.alerts.resolve, "agent_down", core.agent)
         core.event("started", f"incarnation {core.incarnation}")
@@ -94,15 +96,20 @@ class AgentService:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self.client.close()
-        if self.core.agent not in self.core.registry.agents:
-            await self.core.io(self.core.store.tasks.give_back, self.core.agent)
         if not self.core.fatal:
-            self.core.state.status, self.core.state.reason = AgentStatus.IDLE, "stopped"
-            await self.core.save()
-            self.core.event("stopped", "asked to stop")
-            await self.core.io(lambda: None)  # what was queued for the writer is written
+            with contextlib.suppress(MeshError):  # what can't be written now must not keep it from ending
+                await self._write_farewell()
         if self._beat is not None:
             self._beat.close()
+
+    async def _write_farewell(self) -> None:
+        core = self.core
+        if core.agent not in core.registry.agents:
+            await core.io(core.store.tasks.give_back, core.agent)
+        core.state.status, core.state.reason = AgentStatus.IDLE, "stopped"
+        await core.save()
+        core.event("stopped", "asked to stop")
+        await core.io(lambda: None)  # what was queued for the writer is written
 
     def wake(self, giver: str, reason: str) -> list[str]:
         """The agent's own pass now: look around and take due work. Never touches a task that runs."""
@@ -125,7 +132,9 @@ class AgentService:
                 self.scheduler.check()
             except OSError as error:
                 log.warning("%s: no beat: %s", core.agent, error)
-            await self._look_once()
+            if self._looking is None or self._looking.done():
+                # Beside the beats: a look may wait for a slow disk, and a slow disk is not death.
+                self._looking = self._spawn(self._look_once(), "look")
             if core.fatal:
                 self._on_fatal(core.fatal)
                 return
@@ -171,15 +180,14 @@ class AgentService:
         changed = await core.io(core.store.registry.refresh)
         error = core.store.registry.error
         if changed:
-            old = core.registry.agents.get(core.agent)
             core.use_registry(core.store.registry.current)
             core.event("registry_in_force", "an edit was read")
             core.wake_worker()
-            new = core.registry.agents.get(core.agent)
-            if new is None:
+            entry = core.registry.agents.get(core.agent)
+            if entry is None:
                 self._on_fatal("it was removed from the registry")
-            elif old is not None and (new.host, new.port) != (old.host, old.port) and self.on_moved:
-                await self.on_moved(new.host, new.port)
+            elif self.on_address is not None:
+                core.misplaced = await self.on_address(entry.host, entry.port)
         if error is not None and str(error) != str(before):
             core.event("registry_refused", error.detail)
 

@@ -62,6 +62,10 @@ class Core:
         self.open_alerts = 0
         self.recent: list[dict[str, Any]] = []
         self.state = self._first_state()
+        #: Why it listens elsewhere than the registry says, or None.
+        self.misplaced: str | None = None
+        #: When the store work that isn't done yet was asked for.
+        self._asked_s: dict[object, float] = {}
         #: Set to a reason when this process must end: a newer incarnation, or a disk that can't be trusted.
         self.fatal: str | None = None
         #: Called when there may be something to do.
@@ -71,6 +75,8 @@ class Core:
 
     async def io(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run store work on the writer thread. What means the end of this process is noted on the way."""
+        ticket = object()
+        self._asked_s[ticket] = self.time.monotonic()
         try:
             return await in_writer(function, *args, **kwargs)
         except (Fenced, DurabilityLost) as error:
@@ -81,6 +87,8 @@ class Core:
         except DiskFull:
             self.disk_low = True
             raise
+        finally:
+            del self._asked_s[ticket]
 
     def event(self, event: str, reason: str = "", **ids: Any) -> None:
         """Record a decision that was carried out; never waits."""
@@ -152,6 +160,11 @@ class Core:
         reasons = []
         if self.disk_low:
             reasons.append(f"less than {self.limits.disk_free_min_mb} MB of disk free: nothing new starts")
+        waited_s = self.time.monotonic() - min(self._asked_s.values(), default=self.time.monotonic())
+        if waited_s > self.limits.lock_wait_s:
+            reasons.append(f"the disk or a lock has kept a write waiting for {waited_s:.0f} s")
+        if self.misplaced:
+            reasons.append(self.misplaced)
         if self.store.registry.error:
             reasons.append(f"the registry edit is not valid: {self.store.registry.error.detail}")
         if self.store.journal.dropped:

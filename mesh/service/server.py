@@ -29,18 +29,22 @@ from mesh.store.setup import prepare_agents
 
 _GRACEFUL_S = 2
 _BACKLOG = 2048
+_BIND_TRIES, _BIND_PAUSE_S = 20, 0.05
 
 
 class AgentServer(uvicorn.Server):
     """uvicorn for one agent: no signal handlers of its own, no polling, and it can move to another port."""
 
     def __init__(self, service: AgentService, sock: socket.socket) -> None:
+        """`sock` is bound to the address that the registry in force names."""
+        entry = service.core.registry.entry(service.core.agent)
         self.service = service
         app = build_app(service.core.role.id, lambda: service)
         self._app = app
         self._sock = sock
         self._ended = asyncio.Event()
-        service.on_moved = self.move
+        self._address = (entry.host, entry.port)
+        service.on_address = self.listen_at
         super().__init__(
             uvicorn.Config(
                 app,
@@ -86,19 +90,51 @@ class AgentServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def move(self, host: str, port: int) -> None:
-        """Listen at another address, then leave the old one. A port that is taken changes nothing."""
+    async def listen_at(self, host: str, port: int) -> str | None:
+        """Listen at another address, then leave the old one; returns why that can't be, or None.
+
+        A port that is taken may be that of an agent which moves too, perhaps to ours: then the old address is left
+        first, and taken back if the new one doesn't become free.
+        """
+        if (host, port) == self._address:
+            return None
         core = self.service.core
         try:
             sock = ports.bind(host, port, core.agent)
-        except PortTaken as error:
-            core.event("move_failed", error.detail, port=port)
-            log.error(error.detail)
-            return
+        except PortTaken:
+            self._close_listeners()
+            try:
+                sock = await self._bind_soon(host, port)
+            except PortTaken as error:
+                core.event("move_failed", error.detail, port=port)
+                return await self._listen_again(error)
         old, self.servers = self.servers, [await self._listen(sock)]
         for server in old:
             server.close()
+        self._address = (host, port)
         core.event("moved", f"listens on {host}:{port} now", port=port)
+        return None
+
+    async def _listen_again(self, error: PortTaken) -> str:
+        """Back to the old address; if that is taken by now, the process must end: it can't be reached."""
+        try:
+            self.servers = [await self._listen(await self._bind_soon(*self._address))]
+        except PortTaken:
+            self.service.core.fatal = error.detail
+        return f"it still listens on port {self._address[1]}: {error.detail}"
+
+    def _close_listeners(self) -> None:
+        for server in self.servers:
+            server.close()
+        self.servers = []
+
+    async def _bind_soon(self, host: str, port: int) -> socket.socket:
+        """Bind, with a second's patience. Raises PortTaken."""
+        for _ in range(_BIND_TRIES):
+            with contextlib.suppress(PortTaken):
+                return ports.bind(host, port, self.service.core.agent)
+            await asyncio.sleep(_BIND_PAUSE_S)
+        return ports.bind(host, port, self.service.core.agent)
 
     async def _listen(self, sock: socket.socket) -> asyncio.Server:
         config = self.config

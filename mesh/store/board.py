@@ -42,6 +42,11 @@ class Board:
         """The tasks in one file, first to be served first."""
         return sorted((task for id_, task in self.tasks.items() if self.place[id_] == path), key=Task.order)
 
+    def need(self, path: str) -> None:
+        """Raise why the file can't be used, if it can't: NewerSchema."""
+        if path in self._refused:
+            raise self._refused[path]
+
     def put(self, task: Task, path: str) -> None:
         """Put a task into an open file: a new one, a changed one, or one that moves here."""
         source = self.place.get(task.id)
@@ -164,8 +169,7 @@ class Board:
             self._write(loser)
 
     def _write(self, path: str) -> None:
-        if path in self._refused:
-            raise self._refused[path]
+        self.need(path)
         document = self._docs.setdefault(path, TASKS.empty())
         document["tasks"] = [task.dump() for task in self.at(path)]
         self._documents.write(path, document)

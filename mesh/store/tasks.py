@@ -208,6 +208,7 @@ class TaskStore:
     def recover(self, agent: str, incarnation: int, decide: Decide) -> list[tuple[Task, Verdict]]:
         """What an earlier incarnation of the agent left as worked on is settled as `decide` says."""
         with self._hold() as board:
+            board.need(self._layout.inbox(agent))
             self._repair(board)
             settled = []
             for task in board.at(self._layout.active):

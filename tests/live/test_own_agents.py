@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -108,3 +110,38 @@ def test_an_agent_moves_to_another_port_by_an_edit(three: LiveMesh) -> None:
     refused = subprocess.run(["curl", "-s", f"localhost:{old}/health"], capture_output=True, check=False)
     assert refused.returncode == 7, "nobody listens on the old one"
     assert three.call("boss", "POST", "/wake", {"reason": "x"})[0] == 200
+
+
+def test_two_agents_swap_their_ports_in_one_edit(three: LiveMesh) -> None:
+    three.up()
+    ports = {agent: three.port(agent) for agent in ("anna", "boss")}
+
+    def swap(registry: dict) -> None:
+        registry["agents"]["anna"]["port"], registry["agents"]["boss"]["port"] = ports["boss"], ports["anna"]
+
+    three.edit_registry(swap)
+
+    def swapped() -> bool:
+        try:
+            return all(three.call(agent, "GET", "/health")[1]["agentId"] == agent for agent in ("anna", "boss"))
+        except OSError:
+            return False
+
+    until(swapped, 5, "each answers on the other's old port")
+
+
+def test_a_move_to_a_taken_port_changes_nothing_but_shows(three: LiveMesh) -> None:
+    three.up()
+    old = three.port("anna")
+    with contextlib.closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", three.base + 9))
+        taken.listen()
+        three.edit_registry(lambda registry: registry["agents"]["anna"].update(port=three.base + 9))
+
+        def shown() -> bool:
+            answer = subprocess.run(
+                ["curl", "-s", f"localhost:{old}/health"], capture_output=True, text=True, check=False
+            )
+            return f"port {three.base + 9} is taken by pid" in answer.stdout and '"degraded"' in answer.stdout
+
+        until(shown, 5, "anna still answers on the old port and says why")
