@@ -68,7 +68,8 @@ SYSTEM = SystemClock()
 
 def iso(moment: datetime) -> str:
     """ISO 8601 UTC with milliseconds and `Z`, as every file and answer writes times."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def parse(text: str) -> datetime:

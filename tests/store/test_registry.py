@@ -69,7 +69,7 @@ def test_touching_it_puts_no_other_registry_in_force(plain: Store, disk: MemoryD
         ({"buddy": "devop"}, "agents.coder.buddy", "did you mean 'devops'?"),
         ({"buddy": "coder"}, "agents.coder.buddy", "can't be its own buddy"),
         ({"prot": 1}, "agents.coder.prot", "did you mean 'port'?"),
-        ({"port": "x"}, "agents.coder.port", "valid integer"),
+        ({"port": "x"}, "agents.coder.port", "whole number"),
     ],
 )
 def test_bad_edit_keeps_the_last_good_and_says_where_and_why(
