@@ -115,4 +115,4 @@ class Layout:
 
     def relative(self, path: str) -> str:
         """The path as people name it: from the root, where it lies below it."""
-        return path.removeprefix(self.root + "/")
+        return path.removeprefix(self.root + "/").rstrip("/")
