@@ -108,6 +108,9 @@ class Limits(BaseModel):
     stop_grace_s: float = _limit(5.0, "s", "an agent saves its work within it; then it is killed", low=0.5, high=60)
     restarts_max: int = _limit(3, "count", "restarts of a crashed agent within the window", low=0, high=20)
     restarts_window_s: float = _limit(60, "s", "more crashes than the maximum within it: reported, left down", low=1)
+    unavailable_retry_s: float = _limit(
+        5.0, "s", "an agent that could not start for a full disk or a held lock tries again so often", low=0.1
+    )
     restart_backoff_s: float = _limit(0.5, "s", "before the second restart; doubles each time", low=0.01, high=60)
 
     @model_validator(mode="after")

@@ -85,9 +85,12 @@ def down(root: str | None) -> int:
         click.echo(f"The mesh of {store.layout.root} is not up.")
         return 0
     os.kill(found["pid"], signal.SIGTERM)
+    os.kill(found["pid"], signal.SIGCONT)  # one that is stopped must wake up to end
     wait_s = store.registry.current.limits_for().stop_grace_s + 5
     if not _until(lambda: supervisor(store) is None, wait_s):
-        raise MeshError(f"The supervisor (pid {found['pid']}) has not ended within {wait_s:g} s.")
+        os.kill(found["pid"], signal.SIGKILL)  # its agents see its end and end themselves
+        _until(lambda: not any(store.process(agent) for agent in store.registry.current.agents), wait_s)
+        click.echo(f"mesh: the supervisor (pid {found['pid']}) did not end by itself; it was killed.", err=True)
     click.echo("All agents have stopped.")
     return 0
 
@@ -177,7 +180,8 @@ def _up_detached(store: Store, one_process: bool, tick_seconds: float) -> int:
     wait_s = store.registry.current.limits_for().start_wait_s
     _until(lambda: child.poll() is not None or not (not_healthy(store) - given_up(store)), wait_s)
     if child.poll() is not None:
-        raise MeshError(f"It ended at once: {store.read_log()[before:].strip()[-500:] or 'without a word'}")
+        words = [line for line in store.read_log()[before:].splitlines() if line.strip()]
+        raise MeshError(f"It ended at once: {words[-1][-500:] if words else 'without a word'}")
     click.echo(render(store))
     if missing := not_healthy(store):
         raise MeshError(f"Not healthy: {', '.join(sorted(missing))}; the others run. See {store.layout.log}.")

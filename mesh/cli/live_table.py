@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import sys
 
@@ -15,6 +16,8 @@ from mesh.store import Store
 
 _HEADERS = ["AGENT", "PORT", "STATUS", "CURRENT TASK", "QUEUE", "BUDDY", "LAST BEAT", ""]
 _EVERY_S = 1.0
+#: Where it is only printed when something changed.
+_EVERY_S_UNSEEN = 3.0
 _CLEAR = "\x1b[H\x1b[2J"
 
 
@@ -40,11 +43,15 @@ class LiveTable:
         self._terminal = sys.stdout.isatty()
 
     def show(self, notes: dict[str, str]) -> None:
-        """Show it, at most once a second."""
+        """Show it, if it is time. Whatever keeps it from being shown must not end the supervisor."""
         now_s = clock.SYSTEM.monotonic()
-        if now_s - self._shown_s < _EVERY_S:
+        if now_s - self._shown_s < (_EVERY_S if self._terminal else _EVERY_S_UNSEEN):
             return
         self._shown_s = now_s
+        with contextlib.suppress(OSError):  # the output's disk is full, or nobody reads it any more
+            self._draw(notes)
+
+    def _draw(self, notes: dict[str, str]) -> None:
         try:
             found = rows(self._store, notes)
         except MeshError as error:

@@ -27,6 +27,9 @@ def ping(agent: str | None, root: str | None, as_json: bool) -> int:
             answer = call(store, name, "GET", "/health", timeout_s=5.0)
         except MeshError as error:
             answer = {"agentId": name, "status": "silent", "reasons": [error.detail]}
+        if answer["agentId"] != name:
+            reason = f"{answer['agentId']} answers on its port"
+            answer = {"agentId": name, "status": "silent", "reasons": [reason]}
         answers.append({**answer, "ms": round((SYSTEM.monotonic() - began_s) * 1000, 1)})
     if as_json:
         echo_json(answers)

@@ -111,6 +111,7 @@ class Blocker(Filed):
     needs: list[str] = []
     severity: Literal["low", "medium", "high", "critical"] = "medium"
     since: str
+    count: int = 1
     task_id: str | None = None
     worked_by: str | None = None
     resolved_at: str | None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from mesh.models.agents import AgentState, Alert
 from mesh.models.base import Asked, Filed, Id, Line, PlainJson
-from mesh.models.tasks import Priority
+from mesh.models.tasks import Priority, Task
 
 
 class TaskRequest(Asked):
@@ -75,6 +76,8 @@ class PingRequest(Asked):
 
 
 class PingAnswer(Filed):
+    #: Who answers: a wrong one listens there if it isn't who was asked.
+    agent_id: str = ""
     status: str
     task_queue_length: int
     current_task: str | None
@@ -109,3 +112,55 @@ class WakeRequest(Asked):
 
     from_: str | None = Field(default=None, alias="from")
     reason: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+
+# -- answers, for the OpenAPI document
+
+
+class Problem(Filed):
+    """RFC 9457. Ids and facts of the error stand beside these members."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class HealthAnswer(Filed):
+    status: Literal["healthy", "degraded", "unhealthy"]
+    uptime: float
+    agent_id: str
+    incarnation: int
+    reasons: list[str]
+
+
+class StatusAnswer(AgentState):
+    now: str
+    buddy: str | None
+    watched_by: str | None
+    inbox_length: int
+    root: str
+    registry: dict[str, Any]
+    alerts: list[Alert]
+    health: dict[str, Any]
+
+
+class TaskAccepted(Filed):
+    accepted: bool
+    task_id: str
+
+
+class TaskView(Task):
+    """A task as it is answered: what only the files need is left out."""
+
+    revision: int = Field(default=0, exclude=True)
+    digest: str = Field(default="", exclude=True)
+
+
+class Cancelled(Filed):
+    cancelled: bool
+
+
+class Woken(Filed):
+    awake: bool
+    did: list[str]

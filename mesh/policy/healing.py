@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from mesh.limits import Limits
 
-#: Exit statuses of an agent's process. A supervisor must not retry after these two.
+#: Exit statuses of an agent's process. A supervisor must not retry after these two …
 EXIT_PORT_TAKEN = 3
 EXIT_REFUSED = 4
+#: … and after this one it retries for as long as it takes: the disk is full, or a lock is held.
+EXIT_UNAVAILABLE = 75
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Restart:
 
     delay_s: float | None
     reason: str
+    #: Whether it uses up one of the restarts allowed within the window.
+    counts: bool = True
 
 
 def after_exit(status: int, earlier_s: Sequence[float], now_s: float, limits: Limits) -> Restart:
@@ -31,6 +35,8 @@ def after_exit(status: int, earlier_s: Sequence[float], now_s: float, limits: Li
         return Restart(None, "its port is taken")
     if status == EXIT_REFUSED:
         return Restart(None, "it refused to start; see its message")
+    if status == EXIT_UNAVAILABLE:
+        return Restart(limits.unavailable_retry_s, "the mesh's files can't be used right now", counts=False)
     recent = [moment for moment in earlier_s if now_s - moment <= limits.restarts_window_s]
     if len(recent) >= limits.restarts_max:
         return Restart(None, f"it crashed {len(recent) + 1} times within {limits.restarts_window_s:g} s")

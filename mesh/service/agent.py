@@ -63,14 +63,14 @@ class AgentService:
         self._running: set[asyncio.Task[None]] = set()
         self._rounds: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._held_up = False
 
     # -- life
 
     async def start(self) -> None:
         """Take over from earlier incarnations, recover what they left, and begin to beat and work."""
         core = self.core
-        first = Beat(0, core.incarnation, core.time.boottime(), 0, boot_mark(core.time))
-        self._beat = await core.io(BeatWriter, core.store.files, core.store.layout.beat(core.agent), first)
+        await self._begin_beats()
         core.recent = await core.io(core.store.journal.read_history, core.agent)
         core.refresh_metrics()
         await self._recover()
@@ -130,8 +130,9 @@ class AgentService:
             try:
                 self._write_beat()
                 self.scheduler.check()
-            except OSError as error:
-                log.warning("%s: no beat: %s", core.agent, error)
+                self._look_at_pause()
+            except (MeshError, OSError) as error:
+                log.warning("%s: %s", core.agent, error)
             if self._looking is None or self._looking.done():
                 # Beside the beats: a look may wait for a slow disk, and a slow disk is not death.
                 self._looking = self._spawn(self._look_once(), "look")
@@ -141,6 +142,15 @@ class AgentService:
             interval_s = min(core.limits.beat_interval_s, core.limits.file_fresh_s)
             await asyncio.sleep(max(0.0, next_s - core.time.monotonic()))
 
+    async def _begin_beats(self) -> None:
+        """Put a beat file in place: the first, or a new one where somebody removed it."""
+        core = self.core
+        old = self._beat
+        first = Beat(self._beats, core.incarnation, core.time.boottime(), self._beats, boot_mark(core.time))
+        self._beat = await core.io(BeatWriter, core.store.files, core.store.layout.beat(core.agent), first)
+        if old is not None:
+            old.close()
+
     def _write_beat(self) -> None:
         if self._beat is not None:
             self._beat.write(self.core.time.boottime(), self._beats)
@@ -149,6 +159,7 @@ class AgentService:
     async def _look_once(self) -> None:
         """Look around; what can't be read now is looked at again with the next beat."""
         try:
+            self._look_at_pause()
             await self._look_around()
         except (MeshError, OSError) as error:
             self._seen.clear()
@@ -160,10 +171,10 @@ class AgentService:
         if core.store.registry.changed():
             await self._read_registry()
         layout = core.store.layout
-        if self._changed(layout.paused):
-            await self._read_pause()
         if self._changed(layout.inbox(core.agent)) or self._changed(layout.queue):
             await self._read_queue()
+        if self._beat is not None and self._beat.replaced():
+            await self._begin_beats()
         if self._beats % _FREE_SPACE_EVERY_BEATS == 1 or core.disk_low:
             await self._read_free_space()
 
@@ -191,15 +202,17 @@ class AgentService:
         if error is not None and str(error) != str(before):
             core.event("registry_refused", error.detail)
 
-    async def _read_pause(self) -> None:
+    def _look_at_pause(self) -> None:
+        """Obey a pause, or its end. On the beat itself, and with no step that could wait: it must hold within
+        seconds while the writer waits for a lock or a disk."""
         core = self.core
-        paused = core.store.switches.paused()
+        paused = core.store.switches.paused()  # a few bytes, and only while somebody is paused
         note = paused.get(core.agent) or paused.get(ALL)
-        was, core.paused = core.paused, None if note is None else (note.get("reason") or f"by {note.get('by')}")
+        was, core.paused = core.paused, None if note is None else (note["reason"] or f"by {note['by']}")
         if was != core.paused:
             core.event("paused" if core.paused else "resumed", core.paused or "")
-            await self._rest()
             core.wake_worker()
+            self._spawn(self._rest(), "rest")
 
     async def _read_queue(self) -> None:
         core = self.core
@@ -237,11 +250,15 @@ class AgentService:
             passed = await core.io(core.store.ticks.pass_gate, core.agent, core.tick_seconds)
         except LockTimeout as error:
             core.event("tick_held_up", error.detail)
+            await self._report_held_up(error)
             return
         except MeshError as error:
             log.warning("%s: tick: %s", core.agent, error.detail)
             return
         core.clock = passed.clock
+        if self._held_up:
+            self._held_up = False
+            await core.io(core.store.alerts.resolve, "clock_held", "mesh")
         if (core.clock.boot_id, core.clock.origin_s) != slots_before and self._beats:
             self.scheduler.set_anew()
         last, core.state.last_tick = core.state.last_tick, core.clock.tick
@@ -251,6 +268,20 @@ class AgentService:
         if passed.carries:
             await carrier.carry(core)
         self._rounds = self._spawn(self._make_rounds(last, core.clock.tick), "rounds")
+
+    async def _report_held_up(self, error: LockTimeout) -> None:
+        """Nobody can carry ticks while a hung process holds the clock: a person is told whom to restart."""
+        with contextlib.suppress(MeshError):
+            await self.core.io(
+                self.core.store.alerts.raise_alert,
+                "clock_held",
+                "mesh",
+                "The clock stands still",
+                error.detail,
+                severity="high",
+                next_=f"restart {error.facts.get('holder')}: its lock goes with it",
+            )
+        self._held_up = True
 
     async def rounds_done(self) -> None:
         """Wait until the rounds of the last tick are over."""

@@ -25,14 +25,13 @@ from mesh.models import (
     TaskStatus,
     WakeRequest,
 )
-from mesh.service import task_desk
+from mesh.service import api_docs, task_desk
 from mesh.service.agent import AgentService
 from mesh.service.auth import Caller, speaks_as
 from mesh.service.core import log
 from mesh.service.guard import Door, Guard, encode_problem, is_task_post
 from mesh.service.roles import Agent
 
-PROBLEM = "application/problem+json"
 _LIST_MAX = 1000
 
 
@@ -110,7 +109,7 @@ def _json(content: Any, status: int = 200) -> Response:
 
 
 def _add_looks(app: FastAPI) -> None:
-    @app.get("/health", tags=["look"], responses={503: {"description": "unhealthy"}})
+    @app.get("/health", tags=["look"], responses=api_docs.HEALTH)
     async def health(request: Request) -> Response:
         """Whether the agent is healthy, from memory: it answers with a full disk, and needs no secret."""
         core = _service(request).core
@@ -124,7 +123,7 @@ def _add_looks(app: FastAPI) -> None:
         }
         return _json(body, 503 if status == "unhealthy" else 200)
 
-    @app.get("/status", tags=["look"])
+    @app.get("/status", tags=["look"], responses=api_docs.STATUS, dependencies=api_docs.SECRET)
     async def status(request: Request) -> Response:
         """All of the agent's state, and how it stands in the mesh."""
         service = _service(request)
@@ -147,7 +146,7 @@ def _add_looks(app: FastAPI) -> None:
 
 
 def _add_tasks(app: FastAPI) -> None:
-    @app.post("/task", status_code=202, tags=["tasks"])
+    @app.post("/task", status_code=202, tags=["tasks"], responses=api_docs.TASK_ACCEPTED, dependencies=api_docs.SECRET)
     async def post_task(request: Request, body: TaskRequest) -> Response:
         """Give this agent a task, or with `"owner": "any"` the mesh. The same id and body again is one task."""
         service, caller = _service(request), _caller(request)
@@ -155,13 +154,13 @@ def _add_tasks(app: FastAPI) -> None:
         task = await task_desk.take_in(service.core, service.worker.can_run, body, giver, caller)
         return _json({"accepted": True, "taskId": task.id}, 202)
 
-    @app.get("/task/{task_id}", tags=["tasks"])
+    @app.get("/task/{task_id}", tags=["tasks"], responses=api_docs.TASK, dependencies=api_docs.SECRET)
     async def get_task(request: Request, task_id: str) -> Response:
         """A task with its progress and result, whichever agent has it."""
         core = _service(request).core
         return _json(task_desk.view(await core.io(task_desk.find, core, task_id)))
 
-    @app.get("/task", tags=["tasks"])
+    @app.get("/task", tags=["tasks"], responses=api_docs.TASKS, dependencies=api_docs.SECRET)
     async def list_tasks(
         request: Request,
         status: TaskStatus | None = None,
@@ -173,7 +172,7 @@ def _add_tasks(app: FastAPI) -> None:
         found = await core.io(task_desk.listed, core, status, owner, limit)
         return _json([task_desk.view(task) for task in found])
 
-    @app.delete("/task/{task_id}", tags=["tasks"])
+    @app.delete("/task/{task_id}", tags=["tasks"], responses=api_docs.CANCELLED, dependencies=api_docs.SECRET)
     async def cancel_task(request: Request, task_id: str) -> Response:
         """Cancel a task: one that waits at once; the work on one that runs stops within a moment."""
         await task_desk.cancel(_service(request).core, task_id, _caller(request))
@@ -181,7 +180,7 @@ def _add_tasks(app: FastAPI) -> None:
 
 
 def _add_buddy(app: FastAPI) -> None:
-    @app.post("/buddy/ping", tags=["buddy"])
+    @app.post("/buddy/ping", tags=["buddy"], responses=api_docs.BUDDY, dependencies=api_docs.SECRET)
     async def ping(request: Request, body: PingRequest) -> PingAnswer:
         """How this agent is, for its buddy."""
         core = _service(request).core
@@ -189,6 +188,7 @@ def _add_buddy(app: FastAPI) -> None:
         concerns = core.concerns()
         core.event("pinged", f"by {giver}", watcher=giver)
         return PingAnswer(
+            agent_id=core.agent,
             status=core.health()[0],
             task_queue_length=core.queue_length,
             current_task=core.state.current_task.title if core.state.current_task else None,
@@ -196,14 +196,14 @@ def _add_buddy(app: FastAPI) -> None:
             needs_help=bool(concerns) and core.paused is None,
         )
 
-    @app.post("/buddy/review", tags=["buddy"])
+    @app.post("/buddy/review", tags=["buddy"], responses=api_docs.BUDDY, dependencies=api_docs.SECRET)
     async def review(request: Request, body: ReviewRequest) -> ReviewAnswer:
         """What the watcher found; answers what this agent does about it."""
         service = _service(request)
         giver = speaks_as(service.core, _caller(request), body.from_)
         return await service.rounds.act_on_review(giver, body.check_results)
 
-    @app.post("/wake", tags=["buddy"])
+    @app.post("/wake", tags=["buddy"], responses=api_docs.WAKE, dependencies=api_docs.SECRET)
     async def wake(request: Request, body: WakeRequest) -> Response:
         """Do the agent's own pass now. Never touches a task that runs."""
         service = _service(request)
@@ -215,7 +215,7 @@ def _add_errors(app: FastAPI) -> None:
     def problem(request: Request, error: MeshError) -> Response:
         refused = is_task_post(request.method, request.url.path)
         headers = {"Retry-After": "30"} if error.status in (429, 503, 507) else None
-        return Response(encode_problem(error, task_refused=refused), error.status, headers, PROBLEM)
+        return Response(encode_problem(error, task_refused=refused), error.status, headers, api_docs.PROBLEM)
 
     @app.exception_handler(MeshError)
     async def mesh_error(request: Request, error: MeshError) -> Response:
@@ -239,7 +239,7 @@ def _add_errors(app: FastAPI) -> None:
         title = titles.get(error.status_code, str(error.detail))
         content = {"type": "about:blank", "title": title, "status": error.status_code}
         content["detail"] = f"{request.method} {request.url.path}"
-        return Response(json.dumps(content), error.status_code, dict(error.headers or {}), PROBLEM)
+        return Response(json.dumps(content), error.status_code, dict(error.headers or {}), api_docs.PROBLEM)
 
 
 def _mistake(item: Mapping[str, Any]) -> dict[str, str]:

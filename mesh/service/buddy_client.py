@@ -21,7 +21,10 @@ class BuddyClient:
         """`POST /buddy/ping`, tried again as often as the limits say. Raises PeerUnavailable."""
         for left in range(self._core.limits.ping_retries, -1, -1):
             try:
-                return PingAnswer.model_validate(await self._post(other, "/buddy/ping", body))
+                answer = PingAnswer.model_validate(await self._post(other, "/buddy/ping", body))
+                if answer.agent_id not in ("", other):
+                    raise _unavailable(other, "answer", f"is not who answers on its port: {answer.agent_id} does")
+                return answer
             except ValueError:
                 raise _unavailable(other, "answer", "answered a ping with something else") from None
             except PeerUnavailable:

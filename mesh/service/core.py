@@ -62,6 +62,8 @@ class Core:
         self.open_alerts = 0
         self.recent: list[dict[str, Any]] = []
         self.state = self._first_state()
+        #: Why the last write of its state failed, or None.
+        self.unwritten: str | None = None
         #: Why it listens elsewhere than the registry says, or None.
         self.misplaced: str | None = None
         #: When the store work that isn't done yet was asked for.
@@ -99,7 +101,9 @@ class Core:
         self.state.last_heartbeat = clock.iso(self.time.wall())
         try:
             await self.io(self.store.write_state, self.state)
+            self.unwritten = None
         except MeshError as error:
+            self.unwritten = error.detail
             log.warning("%s: state not written: %s", self.agent, error.detail)
 
     def active_now(self) -> None:
@@ -163,6 +167,8 @@ class Core:
         waited_s = self.time.monotonic() - min(self._asked_s.values(), default=self.time.monotonic())
         if waited_s > self.limits.lock_wait_s:
             reasons.append(f"the disk or a lock has kept a write waiting for {waited_s:.0f} s")
+        if self.unwritten and not self.disk_low:
+            reasons.append(self.unwritten)
         if self.misplaced:
             reasons.append(self.misplaced)
         if self.store.registry.error:

@@ -13,10 +13,13 @@ from mesh.errors import MeshError
 from mesh.service import ports
 from mesh.service.overview import supervisor
 from mesh.store import Store
+from mesh.store.documents import BLOCKERS, CLOCK, HEALTH, MEMORY, STATE, TASKS
+from mesh.store.files import last_copy
+from mesh.store.locks import read_label
 
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CLOCK_AHEAD_S = 120
-_OLD_LOCK_S = 60
+_OLD_LOCK_S = 10
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ def examine(store: Store) -> list[Finding]:
         _permissions,
         _disk,
         _clock,
+        _writing,
+        _documents,
         _files,
         _agents,
     ]
@@ -132,6 +137,40 @@ def _clock(store: Store) -> Iterator[Finding]:
         yield Finding("clock", True, f"tick {ticks.tick}, {age_s:.0f} s ago, {ticks.missed} slots missed")
 
 
+def _writing(store: Store) -> Iterator[Finding]:
+    missing = [folder for folder in store.layout.folders() if not store.files.exists(folder)]
+    if missing:
+        names = ", ".join(store.layout.relative(folder) for folder in missing)
+        yield Finding("folders", False, f"missing: {names}", f"mesh init --root {store.layout.root}")
+    probe = f"{store.layout.scratch}/probe"
+    try:
+        store.files.replace(probe, b"probe\n")
+        store.files.remove(probe)
+        yield Finding("writing", True, "a file can be written durably")
+    except MeshError as error:
+        yield Finding("writing", False, error.detail, "check the file system and who owns the root")
+
+
+def _documents(store: Store) -> Iterator[Finding]:
+    """Every document of the root, read without mending anything."""
+    layout = store.layout
+    kinds = {layout.queue: TASKS, layout.active: TASKS, layout.blockers: BLOCKERS, layout.health: HEALTH}
+    kinds[layout.clock] = CLOCK
+    for agent in store.registry.current.agents:
+        kinds |= {layout.inbox(agent): TASKS, layout.outbox(agent): TASKS, layout.state(agent): STATE}
+        kinds[layout.memory(agent)] = MEMORY
+    bad = [(path, problem) for path, kind in kinds.items() if (problem := store.documents.problem(path, kind))]
+    for path, problem in bad:
+        yield Finding(
+            "document",
+            False,
+            f"{layout.relative(path)}: {problem}",
+            f"mend it; the version before is {last_copy(path)}",
+        )
+    if not bad:
+        yield Finding("documents", True, f"{len(kinds)} looked at, each readable or not there yet")
+
+
 def _files(store: Store) -> Iterator[Finding]:
     kept = [name for name in store.files.names(store.layout.quarantine) if not name.endswith(".reason.json")]
     if kept:
@@ -146,9 +185,9 @@ def _files(store: Store) -> Iterator[Finding]:
         if age_s > _OLD_LOCK_S and name != "supervisor.lock":
             handle = store.disk.try_lock(path)
             if handle is None:
-                yield Finding(
-                    "lock", False, f"{name} has been held for {age_s:.0f} s", "restart its holder, named in it"
-                )
+                holder = read_label(store.disk, path).get("holder", "an unknown process")
+                detail = f"{name} has been held for {age_s:.0f} s by {holder}"
+                yield Finding("lock", False, detail, "restart its holder: the lock goes with it")
             else:
                 store.disk.unlock(handle)
 

@@ -16,7 +16,7 @@ from mesh.errors import MeshError
 from mesh.service.core import log
 from mesh.service.roster import Roster
 from mesh.service.server import AgentServer, exit_status, open_agent
-from mesh.service.supervisor import LOOK_S, hold_supervision, write_record
+from mesh.service.supervisor import LOOK_S, hold_supervision
 from mesh.store import Store
 
 
@@ -32,23 +32,24 @@ class OneProcess:
 
     async def run(self) -> int:
         """Returns the exit status once every agent has stopped."""
-        hold_supervision(self.store)
-        write_record(self.store, "one process", self.tick_seconds)
+        hold_supervision(self.store, "one process", self.tick_seconds)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ending.set)
         if sys.stdin is not None and sys.stdin.isatty():
             loop.add_signal_handler(signal.SIGHUP, self._ending.set)
+        showing: asyncio.Task[None] | None = None
         while not self._ending.is_set():
             self._look()
-            self._on_look(self)
+            if showing is None or showing.done():
+                # Reads files, and may wait for a lock to mend one: not on the loop that all agents share.
+                showing = asyncio.create_task(asyncio.to_thread(self._on_look, self))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), LOOK_S)
         for server in self._servers.values():
             server.end()
         if self._lives:
             await asyncio.wait(self._lives.values(), timeout=self.roster.limits.stop_grace_s + 2)
-        self.store.files.remove(self.store.layout.supervisor)
         return 0
 
     def _look(self) -> None:
@@ -79,7 +80,8 @@ class OneProcess:
 
     async def _live(self, agent: str) -> int:
         try:
-            server = self._servers[agent] = open_agent(agent, self.store.layout.root, self.tick_seconds)
+            root = self.store.layout.root
+            server = self._servers[agent] = await asyncio.to_thread(open_agent, agent, root, self.tick_seconds)
             await server.run_until_ended()
             return 1 if server.service.core.fatal else 0
         except MeshError as error:

@@ -72,6 +72,11 @@ class Roster:
         entry = self.entries.setdefault(agent, Entry())
         entry.start_at_s, entry.restarts_s, entry.note = 0.0, [], ""
 
+    def put_off(self, agent: str, now_s: float, reason: str) -> None:
+        """It could not be started now; try again a little later."""
+        entry = self.entries[agent]
+        entry.note, entry.start_at_s = reason, now_s + self.limits.unavailable_retry_s
+
     def started(self, agent: str) -> None:
         entry = self.entries[agent]
         entry.running, entry.expected, entry.note = True, False, ""
@@ -91,7 +96,8 @@ class Roster:
             self._report(agent, decision.reason)
         else:
             entry.start_at_s = now_s + decision.delay_s
-            entry.restarts_s = [*entry.restarts_s, entry.start_at_s][-20:]
+            if decision.counts:
+                entry.restarts_s = [*entry.restarts_s, entry.start_at_s][-20:]
 
     def notes(self) -> dict[str, str]:
         """Why agents are down, for the table."""

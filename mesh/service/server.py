@@ -16,8 +16,17 @@ from collections.abc import Iterator
 import uvicorn
 
 from mesh.clock import SYSTEM
-from mesh.errors import MeshError, NewerSchema, PortTaken, RegistryInvalid, RoleBroken
-from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED
+from mesh.errors import (
+    DurabilityLost,
+    Fenced,
+    MeshError,
+    NewerSchema,
+    PortTaken,
+    RegistryInvalid,
+    RoleBroken,
+    StoreUnavailable,
+)
+from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED, EXIT_UNAVAILABLE
 from mesh.service import ports
 from mesh.service.agent import AgentService
 from mesh.service.api import build_app
@@ -209,6 +218,8 @@ def exit_status(error: MeshError) -> int:
     """What a supervisor is told."""
     if isinstance(error, PortTaken):
         return EXIT_PORT_TAKEN
+    if isinstance(error, StoreUnavailable) and not isinstance(error, NewerSchema | DurabilityLost | Fenced):
+        return EXIT_UNAVAILABLE
     return EXIT_REFUSED if isinstance(error, RegistryInvalid | NewerSchema | RoleBroken) else 1
 
 

@@ -23,11 +23,15 @@ from mesh.errors import BadUse, MeshError, RoleBroken
 from mesh.models import SCHEMA_VERSION
 from mesh.service.roster import Roster
 from mesh.store import Store
-from mesh.store.documents import encode
 from mesh.store.incarnations import process_started
+from mesh.store.switches import SUPERVISOR
 
 LOOK_S = 0.25
 _ADOPT = "MESH_SUPERVISOR_ADOPT"
+_MODE = "processes"
+_RECORD_BYTES = 512
+#: How often the record is written again, should somebody have spoilt it.
+_RECORD_EVERY_LOOKS = 20
 _SOURCE = Path(__file__).resolve().parent.parent
 
 
@@ -42,6 +46,7 @@ class Supervisor:
         self._pids: dict[int, str] = {}
         self._kill_at_s: dict[int, float] = {}
         self._ending = False
+        self._looks = 0
         self._wake_r, self._wake_w = os.pipe()
         self._life_r, self._life_w, self._lock = self._take_over()
         self._source_stamp = _source_stamp()
@@ -50,14 +55,12 @@ class Supervisor:
         """Returns the exit status once every agent has stopped."""
         self._import_everything()
         self._catch_signals()
-        self._write_record()
         while True:
             self._look()
             if self._ending and not self._pids:
                 break
             self._on_look(self)
             self._wait()
-        self.store.files.remove(self.store.layout.supervisor)
         return 0
 
     def end(self) -> None:
@@ -74,6 +77,9 @@ class Supervisor:
     def _look(self) -> None:
         now_s = self.store.time.monotonic()
         self._reap(now_s)
+        self._looks += 1
+        if self._looks % _RECORD_EVERY_LOOKS == 0:
+            write_record(self.store, self._lock, _MODE, self.tick_seconds)
         try:
             self.roster.refresh()
             self._obey_requests()
@@ -109,7 +115,11 @@ class Supervisor:
     def _start(self, agent: str) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or too little memory: tried again
+            self.roster.put_off(agent, self.store.time.monotonic(), error.strerror or "no process")
+            return
         if pid == 0:
             self._become_agent(agent)
         self._pids[pid] = agent
@@ -191,39 +201,44 @@ class Supervisor:
             self.roster.refresh()
             for agent in self._pids.values():
                 self.roster.started(agent)
+                self.roster.entries[agent].expected = agent in note["expected"]
+            # The clock is the host's and goes on: a hung agent is killed when it was to be.
+            self._kill_at_s = {int(pid): kill_at_s for pid, kill_at_s in note["killAt"].items()}
             for fd in note["fds"]:
                 os.set_inheritable(fd, False)
             life_r, life_w, lock = note["fds"]
+            write_record(self.store, lock, _MODE, self.tick_seconds)
             return life_r, life_w, lock
-        return *os.pipe(), hold_supervision(self.store)
+        return *os.pipe(), hold_supervision(self.store, _MODE, self.tick_seconds)
 
     def _replace_myself(self) -> None:
         """Run the new source in this process; the children stay its children."""
         fds = [self._life_r, self._life_w, self._lock]
         for fd in fds:
             os.set_inheritable(fd, True)
-        os.environ[_ADOPT] = json.dumps({"pids": self._pids, "fds": fds})
+        expected = [agent for agent, entry in self.roster.entries.items() if entry.running and entry.expected]
+        note = {"pids": self._pids, "fds": fds, "killAt": self._kill_at_s, "expected": expected}
+        os.environ[_ADOPT] = json.dumps(note)
         self.store.journal.event("mesh", "supervisor_replaced", "its source has changed")
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
-    def _write_record(self) -> None:
-        write_record(self.store, "processes", self.tick_seconds)
 
-
-def hold_supervision(store: Store) -> int:
-    """The lock of the one supervisor of a root, held until the process ends. Raises BadUse if there is one."""
-    handle = store.disk.try_lock(store.locks.path("supervisor"))
+def hold_supervision(store: Store, mode: str, tick_seconds: float) -> int:
+    """The lock of the one supervisor of a root, held until the process ends; its file says who holds it. Raises
+    BadUse if there is one."""
+    handle = store.disk.try_lock(store.locks.path(SUPERVISOR))
     if handle is None:
         note = store.switches.supervisor() or {}
         raise BadUse(
             f"The mesh of {store.layout.root} is up already (pid {note.get('pid', '?')}). "
             "`mesh down` stops it; `mesh status` shows it."
         )
+    write_record(store, handle, mode, tick_seconds)
     return handle
 
 
-def write_record(store: Store, mode: str, tick_seconds: float) -> None:
-    """Record who supervises, for `mesh down` and `mesh status`."""
+def write_record(store: Store, handle: int, mode: str, tick_seconds: float) -> None:
+    """Record who supervises, for `mesh down` and `mesh status`: in the lock's own file, which is held open."""
     note = {
         "schemaVersion": SCHEMA_VERSION,
         "pid": os.getpid(),
@@ -233,7 +248,7 @@ def write_record(store: Store, mode: str, tick_seconds: float) -> None:
         "tickSeconds": tick_seconds,
         "at": clock.iso(store.time.wall()),
     }
-    store.files.replace(store.layout.supervisor, encode(note))
+    store.disk.label_lock(handle, json.dumps(note).encode().ljust(_RECORD_BYTES - 1) + b"\n")
 
 
 def _signal(pid: int, number: int) -> None:

@@ -52,6 +52,7 @@ class BeatWriter:
     def __init__(self, files: Files, path: str, first: Beat) -> None:
         files.replace(path, encode(first))
         self._disk = files.disk
+        self._path = path
         self._last = first
         try:
             self._fd = files.disk.open_existing(path)
@@ -61,12 +62,19 @@ class BeatWriter:
         if found is None or found.incarnation != first.incarnation:
             self.close()  # a successor's file came in between: what is open may be its
             raise Fenced(f"{path} is no longer incarnation {first.incarnation}'s.", file=path)
+        signature = files.signature(path)
+        self._inode = signature.inode if signature else 0
 
     def write(self, stamp_s: float, progress: int) -> None:
         """The next beat. Raises OSError."""
         last = self._last
         self._last = Beat(last.sequence + 1, last.incarnation, stamp_s, progress, last.boot)
         self._disk.overwrite(self._fd, encode(self._last))
+
+    def replaced(self) -> bool:
+        """Whether its file was removed or replaced, so that nobody sees what is written."""
+        found = self._disk.signature(self._path)
+        return found is None or found.inode != self._inode
 
     def close(self) -> None:
         self._disk.close(self._fd)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from mesh.errors import NewerSchema
+from mesh.errors import NewerSchema, StoreUnavailable
 from mesh.models import ENDED, IN_FAILED, SCHEMA_VERSION, Task, TaskStatus
 from mesh.store.codec import encode
 from mesh.store.documents import ENDED_TASK, TASKS, Document, Documents, Kind, first_problem
@@ -19,6 +19,7 @@ from mesh.store.quarantine import Quarantine
 
 #: The one lock of all files of tasks, the ended ones included.
 LOCK = "tasks"
+_WAITING = frozenset({TaskStatus.QUEUED, TaskStatus.BLOCKED, TaskStatus.AWAITING_APPROVAL})
 
 
 class Board:
@@ -33,7 +34,7 @@ class Board:
         self._quarantine = quarantine
         self._held = held
         self._docs: dict[str, Document] = {}
-        self._refused: dict[str, NewerSchema] = {}
+        self._refused: dict[str, StoreUnavailable] = {}
         self.tasks: dict[str, Task] = {}
         self.place: dict[str, str] = {}
         self._load()
@@ -43,7 +44,7 @@ class Board:
         return sorted((task for id_, task in self.tasks.items() if self.place[id_] == path), key=Task.order)
 
     def need(self, path: str) -> None:
-        """Raise why the file can't be used, if it can't: NewerSchema."""
+        """Raise why the file can't be used, if it can't: StoreUnavailable, or of it NewerSchema."""
         if path in self._refused:
             raise self._refused[path]
 
@@ -125,8 +126,8 @@ class Board:
         for path in (layout.queue, *map(layout.inbox, agents), layout.active):
             try:
                 document = self._read(path, TASKS)
-            except NewerSchema as error:
-                if path in (layout.queue, layout.active):
+            except StoreUnavailable as error:
+                if path in (layout.queue, layout.active) or not _is_its_own(error):
                     raise
                 self._refused[path] = error  # one agent's queue must not stop the others' work
                 continue
@@ -146,8 +147,12 @@ class Board:
         for entry in document["tasks"]:
             try:
                 task = Task.model_validate(entry)
+                self._check_place(task, path)
             except ValidationError as error:
                 bad.append((entry, first_problem(error)))
+                continue
+            except ValueError as error:
+                bad.append((entry, str(error)))
                 continue
             known = self.tasks.get(task.id)
             if known is not None:
@@ -168,11 +173,25 @@ class Board:
         for loser in sorted(losers | ({path} if bad else set())):
             self._write(loser)
 
+    def _check_place(self, task: Task, path: str) -> None:
+        """Raise ValueError for a task that can't lie there: only a hand edit puts it so."""
+        if path == self._layout.active:
+            fits = task.status is TaskStatus.WORKING and task.claim is not None
+        else:
+            fits = task.status in _WAITING
+        if not fits:
+            raise ValueError(f"{task.id} can't be {task.status} in {self._layout.relative(path)}")
+
     def _write(self, path: str) -> None:
         self.need(path)
         document = self._docs.setdefault(path, TASKS.empty())
         document["tasks"] = [task.dump() for task in self.at(path)]
         self._documents.write(path, document)
+
+
+def _is_its_own(error: StoreUnavailable) -> bool:
+    """Whether the trouble is this one file's: its version, what it is, whose it is. A disk that fails is not."""
+    return isinstance(error, NewerSchema) or isinstance(error.__cause__, PermissionError | IsADirectoryError)
 
 
 def waits(status: TaskStatus | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from mesh.errors import NewerSchema
+from mesh.errors import NewerSchema, StoreUnavailable
 from mesh.models import SCHEMA_VERSION, AgentState, ClockFile, HealthFile, Task
 from mesh.models.base import Filed
 from mesh.store.codec import decode
@@ -145,6 +145,16 @@ class Documents:
         with self._locks.hold(lock or self.lock_name(path)):
             return self.read_held(path, kind)
 
+    def problem(self, path: str, kind: Kind) -> str | None:
+        """What keeps the document from being read, or None; nothing is mended."""
+        try:
+            data = self._files.read(path)
+            if data is not None:
+                kind.upgrade(self._decode(data, path, kind))
+        except (ValueError, StoreUnavailable) as error:
+            return str(error)
+        return None
+
     def update(self, path: str, kind: Kind, edit: Callable[[Document], Document | None]) -> Document:
         """Read, edit, write, under the document's lock. `edit` changes the document in place or returns
         another; what it raises leaves everything as it was. Returns what was written."""
@@ -198,7 +208,7 @@ class Documents:
         return document
 
     def _mend(self, path: str, kind: Kind, problem: str) -> Document | None:
-        good = self._last_good(path, kind)
+        good = self.last_good(path, kind)
         instead = "the version before it took its place" if good else "no version before it was there"
         # The bad file is kept before anything replaces it, and a good one replaces it in one step.
         self._quarantine.keep(path, f"{problem}; {instead}")
@@ -208,7 +218,8 @@ class Documents:
             self._files.replace(path, encode(good))
         return good
 
-    def _last_good(self, path: str, kind: Kind) -> Document | None:
+    def last_good(self, path: str, kind: Kind) -> Document | None:
+        """What can stand in for a document that is damaged or lost: the version before."""
         data = self._files.read(last_copy(path))
         try:
             return None if data is None else kind.stand_in(kind.upgrade(self._decode(data, path, kind)))

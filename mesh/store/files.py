@@ -83,8 +83,12 @@ class Files:
             self.disk.rename(temporary, path)
         except OSError as error:
             self._drop(temporary)
+            if self._folder_is_gone(error, path):
+                self.make_folders(os.path.dirname(path))
+                return self.replace(path, data, keep_last=keep_last)
             self._raise(error, "replace", path)
         self._flush_folder(path)
+        return None
 
     def create(self, path: str, data: bytes) -> bool:
         """Like `replace`, but False (and nothing changed) if `path` is there already; durably, in either case."""
@@ -208,6 +212,14 @@ class Files:
                 "This process writes no more; check the disk, then restart it.",
                 file=path,
             ) from error
+
+    def _folder_is_gone(self, error: OSError, path: str) -> bool:
+        """Whether somebody deleted the folder that the file belongs to: it is made again."""
+        try:
+            folder_gone = self.disk.signature(os.path.dirname(path)) is None
+        except OSError:
+            return False
+        return isinstance(error, FileNotFoundError) and folder_gone and self._scratch_there()
 
     def _drop(self, path: str) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import ValidationError
 
 from mesh import clock
@@ -28,10 +30,10 @@ class Knowledge:
         return [blocker for blocker in found if not (unresolved and blocker.resolved_at)]
 
     def add_blocker(self, task: Task) -> None:
-        """Record what a failed task needs; the same task again changes nothing."""
+        """Record what a failed task needs. One blocker for all failures of the same work of the same agent."""
         self.report(
             Blocker(
-                id=f"blocker-{task.id}"[:128],
+                id=blocker_id(task.owner, task.title),
                 agent=task.owner,
                 topic=task.title,
                 description=task.error or "the task failed",
@@ -43,16 +45,19 @@ class Knowledge:
         )
 
     def report(self, blocker: Blocker) -> None:
-        """Record a blocker; while one with its id is unresolved, that one stays as it is."""
+        """Record a blocker; one with its id that is unresolved is brought up to date and counted."""
 
         def edit(document: Document) -> None:
             entries = document["blockers"]
             same = [entry for entry in entries if entry.get("id") == blocker.id]
-            if any(not entry.get("resolvedAt") for entry in same):
-                return
+            known = next((entry for entry in same if not entry.get("resolvedAt")), None)
+            fresh = blocker.dump()
+            if known is not None:
+                again = known.get("taskId") != fresh["taskId"] or fresh["taskId"] is None
+                fresh |= {"since": known.get("since"), "count": known.get("count", 1) + again}
             old = [entry for entry in entries if entry.get("resolvedAt") and entry not in same]
             dropped = old[:-_RESOLVED_KEPT]
-            document["blockers"] = [e for e in entries if e not in same and e not in dropped] + [blocker.dump()]
+            document["blockers"] = [e for e in entries if e not in same and e not in dropped] + [fresh]
 
         self._documents.update(self._layout.blockers, BLOCKERS, edit)
 
@@ -96,3 +101,9 @@ def _blocker(entry: object) -> Blocker | None:
         return Blocker.model_validate(entry)
     except ValidationError:
         return None
+
+
+def blocker_id(agent: str, topic: str) -> str:
+    """The id of what stands in the way of one sort of work of one agent."""
+    slug = re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-")
+    return f"blocker-{agent}-{slug}"[:128]

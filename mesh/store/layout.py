@@ -37,7 +37,6 @@ class Layout:
         self.scratch = f"{self.system}/scratch"
         self.log = f"{self.system}/mesh.log"
         self.registry_good = f"{self.system}/registry.last-good.json"
-        self.supervisor = f"{self.system}/supervisor.json"
         self.operator_header = f"{self.root}/operator.header"
 
     def folders(self) -> list[str]:

@@ -37,6 +37,8 @@ class Locks:
         self._time = time
         self.holder = holder
         self.wait_s = DEFAULT.lock_wait_s
+        #: When a wait for a lock was last given up.
+        self._in_vain_s: dict[str, float] = {}
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
@@ -54,10 +56,14 @@ class Locks:
 
     def _take(self, path: str, name: str) -> int:
         pause_s = _FIRST_PAUSE_S
-        deadline = self._time.monotonic() + self.wait_s
+        # Who waited in vain a moment ago doesn't wait again: a row of callers would each wait its full time.
+        patience_s = 0.0 if self._time.monotonic() - self._in_vain_s.get(name, -1e9) < self.wait_s else self.wait_s
+        deadline = self._time.monotonic() + patience_s
         try:
             while (handle := self._disk.try_lock(path)) is None:
                 if self._time.monotonic() >= deadline:
+                    if patience_s:
+                        self._in_vain_s[name] = self._time.monotonic()
                     raise self._timeout(path, name)
                 self._time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -23,15 +23,19 @@ class Secrets:
 
     def ensure(self, agent: str) -> bool:
         """Make the agent's secret if it has none; True if it had none."""
-        if self._files.exists(self._layout.secret(agent)):
+        if self._load(agent):
             return False
         self._files.make_folders(self._layout.agent(agent))
-        return self._files.create(self._layout.secret(agent), secrets.token_urlsafe(32).encode() + b"\n")
+        self._files.replace(self._layout.secret(agent), secrets.token_urlsafe(32).encode() + b"\n")
+        return True
 
-    def ensure_operator(self) -> None:
-        """Make `operator.header`, the lines that the operator's curl sends, if there is none."""
+    def ensure_operator(self) -> bool:
+        """Make `operator.header`, the lines that the operator's curl sends, if there is none; True if so."""
+        if self._load(OPERATOR):
+            return False
         lines = f"{_BEARER}{secrets.token_urlsafe(32)}\nContent-Type: application/json\n"
-        self._files.create(self._layout.operator_header, lines.encode())
+        self._files.replace(self._layout.operator_header, lines.encode())
+        return True
 
     def of(self, agent: str) -> str | None:
         """The agent's secret, or with `OPERATOR` the operator's."""

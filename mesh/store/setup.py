@@ -33,9 +33,12 @@ def is_initialised(root: str) -> bool:
 
 def resolve_root(option: str | None, environment: str | None) -> str:
     """Where the root is: `--root`, else `MESH_ROOT`, else an initialised `./shared`, else `/shared`."""
-    if option or environment:
-        return os.path.abspath(option or environment or "")
-    here = os.path.abspath("shared")
+    try:
+        if option or environment:
+            return os.path.abspath(option or environment or "")
+        here = os.path.abspath("shared")
+    except FileNotFoundError:
+        raise BadUse("The current folder has been deleted; change to another, or give --root in full.") from None
     return here if is_initialised(here) else "/shared"
 
 
@@ -49,10 +52,7 @@ def initialise(store: Store, base_port: int | None = None) -> list[str]:
         raise StoreUnavailable(
             f"Could not make {layout.root}: {error.strerror}. Choose another place with --root."
         ) from error
-    for folder in layout.folders():
-        if not store.files.exists(folder):
-            store.files.make_folders(folder)
-            made.append(layout.relative(folder))
+    made += make_folders(store)
     top = checkout()
     linked = top if top and os.path.dirname(layout.root) == top else None
     for path, name in ((layout.registry, "registry.json"), (layout.templates, "templates.yaml")):
@@ -70,15 +70,22 @@ def initialise(store: Store, base_port: int | None = None) -> list[str]:
         move_ports(store, base_port)
         made.append(f"ports {base_port + 1} and up")
     made += prepare_agents(store, store.registry.check())
-    if not store.files.exists(layout.operator_header):
-        store.secrets.ensure_operator()
+    if store.secrets.ensure_operator():
         made.append(layout.relative(layout.operator_header))
     return made
 
 
+def make_folders(store: Store) -> list[str]:
+    """The folders that every root has, where they are missing; returns those that were."""
+    missing = [folder for folder in store.layout.folders() if not store.files.exists(folder)]
+    for folder in missing:
+        store.files.make_folders(folder)
+    return [store.layout.relative(folder) for folder in missing]
+
+
 def prepare_agents(store: Store, registry: Registry) -> list[str]:
     """The folders, secrets and sample inputs of the registry's agents, where they are missing."""
-    made = []
+    made = make_folders(store)
     for agent in registry.agents:
         store.files.make_folders(store.layout.agent(agent))
         if store.secrets.ensure(agent):

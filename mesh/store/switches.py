@@ -8,13 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from mesh import clock
+from mesh.errors import StoreUnavailable
 from mesh.models import HUMAN, SCHEMA_VERSION
 from mesh.store.codec import decode, encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout
-from mesh.store.locks import Locks
+from mesh.store.locks import Locks, read_label
 
 ALL = "*"
+#: The lock that the one supervisor of a root holds.
+SUPERVISOR = "supervisor"
+#: What a pause says that was written by hand without a note.
+_NO_NOTE: dict[str, Any] = {"at": None, "by": HUMAN, "reason": ""}
 
 
 class Switches:
@@ -27,27 +32,34 @@ class Switches:
     def pause(self, agent: str, by: str, reason: str = "") -> None:
         """Pause an agent, or all with `ALL`, until `resume`."""
         with self._locks.hold("system/paused"):
-            self._write_paused({**self.paused(), agent: self._note(by, reason)})
+            self._write_paused({**self._paused(), agent: self._note(by, reason)})
 
     def resume(self, agent: str) -> list[str]:
         """End an agent's own pause, or with `ALL` every one. Returns what was paused."""
         with self._locks.hold("system/paused"):
-            paused = self.paused()
+            paused = self._paused()
             ended = [name for name in paused if agent in (ALL, name)]
             if ended:
                 self._write_paused({name: note for name, note in paused.items() if name not in ended})
         return ended
 
     def paused(self) -> dict[str, Any]:
-        """Who is paused, and by whom and why; `ALL` stands for everybody. A file that is there but says
-        nothing readable (`touch system/paused`) pauses everybody: a stop must never be lost."""
+        """Who is paused, and by whom and why; `ALL` stands for everybody. A file that is there but says nothing
+        readable (`touch system/paused`) pauses everybody: a stop must never be lost."""
+        try:
+            return self._paused()
+        except StoreUnavailable:
+            return _unreadable()
+
+    def _paused(self) -> dict[str, Any]:
         data = self._files.read(self._layout.paused)
         if data is None:
             return {}
         try:
-            return dict(decode(data)["agents"])
+            agents = dict(decode(data)["agents"])
         except (ValueError, TypeError, KeyError):
-            return {ALL: {"at": None, "by": HUMAN, "reason": "system/paused is there but can't be read"}}
+            return _unreadable()
+        return {agent: {**_NO_NOTE, **note} if isinstance(note, dict) else _NO_NOTE for agent, note in agents.items()}
 
     def _write_paused(self, paused: dict[str, Any]) -> None:
         if paused:
@@ -92,9 +104,10 @@ class Switches:
         return taken
 
     def supervisor(self) -> dict[str, Any] | None:
-        """Who supervises: `{pid, started, bootId, mode}`, as recorded."""
-        try:
-            note = decode(self._files.read(self._layout.supervisor) or b"null")
-        except ValueError:
-            return None
-        return note if isinstance(note, dict) else None
+        """Who supervises, or did last: `{pid, started, bootId, mode}`, as the lock's file says."""
+        note = read_label(self._files.disk, self._locks.path(SUPERVISOR))
+        return note if "pid" in note and "started" in note else None
+
+
+def _unreadable() -> dict[str, Any]:
+    return {ALL: {**_NO_NOTE, "reason": "system/paused is there but can't be read"}}

@@ -247,6 +247,7 @@ class TaskStore:
             yield self._board(held=True)
 
     def _give_back(self, board: Board, path: str) -> list[Task]:
+        board.need(path)
         moved = board.at(path)
         for task in moved:
             task.owner = "any"

@@ -46,7 +46,9 @@ class Ticks:
         if self._same_count(now, tick_seconds) and now.slot_at(self._time.boottime()) <= now.slot:
             return Passed(now, carries=False)
         with self._locks.hold("system/clock.json"):
-            document = self._documents.read_held(self._layout.clock, CLOCK) or CLOCK.empty()
+            document = self._documents.read_held(self._layout.clock, CLOCK)
+            if document is None:  # never written, or deleted: a tick must not come twice
+                document = self._documents.last_good(self._layout.clock, CLOCK) or CLOCK.empty()
             now = ClockFile.model_validate(document)
             wall = self._time.wall()
             if not self._same_count(now, tick_seconds):

@@ -133,7 +133,7 @@ async def test_queues_blockers_and_alerts(
     assert "| global queue | 0 | 0 | 1 | 3 h |" in queues
     assert r"| medium | sales | Call | no such host | a \| key | 3 h |" in section(report.text, "Blockers")
     assert "| high | ops | A file was damaged | look | 1 | open | 3 h |" in section(report.text, "Open alerts")
-    assert "knowledge/blockers.json: blocker-call" in report.evidence
+    assert "knowledge/blockers.json: blocker-sales-call" in report.evidence
     assert "system/human/damaged_file-ops.json" in report.evidence
 
 

@@ -232,7 +232,7 @@ def test_damaged_side_files_stop_nobody(data: bytes) -> None:
     for path in (
         LAYOUT.beat("coder"),
         f"{LAYOUT.run('coder')}/{number}/process.json",
-        LAYOUT.supervisor,
+        f"{LAYOUT.locks}/supervisor.lock",
         f"{LAYOUT.locks}/tasks.lock",
         f"{LAYOUT.human}/stale-sales.json",
     ):

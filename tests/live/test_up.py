@@ -28,7 +28,7 @@ def test_interrupt_stops_all_cleanly(mesh: LiveMesh, flags: tuple[str, ...]) -> 
     assert len(pids) == (1 if flags else 8)
     assert mesh.interrupt() == 0
     assert not any(exists(pid) for pid in pids)
-    assert not (mesh.root / "system/supervisor.json").exists()
+    assert mesh.json("status")["supervisor"] is None
     assert "Traceback" not in mesh.output()
     stopped = {event["agentId"] for event in mesh.events() if event["event"] == "stopped"}
     assert stopped == set(EIGHT), "every agent ended in order"

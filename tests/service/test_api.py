@@ -94,6 +94,7 @@ async def test_ping(ada: Served) -> None:
         answer = await client.post("/buddy/ping", json=PING)
     assert answer.status_code == 200
     assert answer.json() == {
+        "agentId": "ada",
         "status": "healthy",
         "taskQueueLength": 0,
         "currentTask": None,

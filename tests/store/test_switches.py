@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mesh.store import Store
-from mesh.store.switches import ALL
+from mesh.store.switches import ALL, SUPERVISOR
 from tests.fakes import MemoryDisk
 
 
@@ -62,8 +64,14 @@ def test_requests_are_seen_once(store: Store) -> None:
     assert store.switches.requests() == []
 
 
-@pytest.mark.parametrize(("data", "note"), [(b'{"pid": 7}', {"pid": 7}), (b"[]", None), (b"{", None), (None, None)])
+RECORD = {"pid": 7, "started": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [(json.dumps(RECORD).encode(), RECORD), (b'{"pid": 7}', None), (b"[]", None), (b"{", None), (None, None)],
+)
 def test_supervisor_as_recorded(store: Store, disk: MemoryDisk, data: bytes | None, note: object) -> None:
     if data is not None:
-        disk.put(store.layout.supervisor, data)
+        disk.put(store.locks.path(SUPERVISOR), data)
     assert store.switches.supervisor() == note

@@ -188,7 +188,7 @@ def test_failure_records_a_blocker_and_success_removes_it(store: Store) -> None:
     accept(store, "T1", title="Deploy", needs=["security"], priority="high")
     run(store, "T1", FAILED)
     (blocker,) = store.knowledge.blockers()
-    assert (blocker.id, blocker.topic, blocker.needs) == ("blocker-T1", "Deploy", ["security"])
+    assert (blocker.id, blocker.topic, blocker.needs) == ("blocker-coder-deploy", "Deploy", ["security"])
     assert (blocker.severity, blocker.description) == ("high", "it broke")
     accept(store, "T2", title="Deploy")
     run(store, "T2")
