@@ -209,7 +209,8 @@ def run_agent(agent: str, root: str, tick_seconds: float, life: int | None = Non
     try:
         asyncio.run(serve_agent(agent, root, tick_seconds, life))
     except MeshError as error:
-        sys.stderr.write(f"mesh: {error.detail}\n")
+        with contextlib.suppress(OSError):  # its output may lie on the very disk that is full
+            sys.stderr.write(f"mesh: {error.detail}\n")
         return exit_status(error)
     return 0
 

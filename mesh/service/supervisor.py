@@ -21,6 +21,7 @@ from types import FrameType
 from mesh import clock
 from mesh.errors import BadUse, MeshError, RoleBroken
 from mesh.models import SCHEMA_VERSION
+from mesh.service.core import log
 from mesh.service.roster import Roster
 from mesh.store import Store
 from mesh.store.incarnations import process_started
@@ -113,8 +114,9 @@ class Supervisor:
     # -- processes
 
     def _start(self, agent: str) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # what can't be written must not be written twice, nor stop the start
+            sys.stdout.flush()
+            sys.stderr.flush()
         try:
             pid = os.fork()
         except OSError as error:  # too many processes, or too little memory: tried again
@@ -140,12 +142,9 @@ class Supervisor:
 
             status = run_agent(agent, self.store.layout.root, self.tick_seconds, self._life_r)
         except BaseException:
-            import traceback
-
-            traceback.print_exc()
+            log.exception("%s: the process fails", agent)
         finally:
-            sys.stderr.flush()
-            os._exit(status)
+            os._exit(status)  # whatever happened: a child must never run on as a second supervisor
 
     def _stop(self, agent: str, now_s: float) -> None:
         for pid, name in self._pids.items():

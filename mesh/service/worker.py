@@ -7,6 +7,7 @@ stops the work if so. What policy decides of the attempt is settled in the store
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -105,30 +106,46 @@ class Worker:
         """Wait for the work to end. If it has to be stopped before: how, and why."""
         core = self._core
         deadline_s = core.time.monotonic() + core.limits.task_run_max_s
+        looking = asyncio.create_task(self._until_cancelled(task, claim))
+        both: set[asyncio.Future[Any]] = {running, looking}
+        try:
+            while not running.done():
+                # Nothing here may wait for the disk: a pause must hold while the writer waits for a lock.
+                await asyncio.wait(both, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    break
+                if self._stopping:
+                    return Ending.INTERRUPTED, "the agent was stopped"
+                if core.paused is not None:
+                    return Ending.INTERRUPTED, f"paused: {core.paused}"
+                if core.time.monotonic() > deadline_s:
+                    return Ending.TIMED_OUT, f"it took longer than {core.limits.task_run_max_s:g} s"
+                if looking.done():
+                    looking.result()
+                    return Ending.INTERRUPTED, "cancelled"
+            return None, ""
+        finally:
+            looking.cancel()
+
+    async def _until_cancelled(self, task: Task, claim: Claim) -> None:
+        """Save progress now and then, until somebody has cancelled the task."""
+        core = self._core
         # Nothing is taken as seen yet: a cancellation may have come since the claim.
-        saved_s, seen = core.time.monotonic(), None
-        while not running.done():
-            await asyncio.wait({running}, timeout=_LOOK_S)
-            now_s = core.time.monotonic()
-            if running.done():
-                break
-            if self._stopping:
-                return Ending.INTERRUPTED, "the agent was stopped"
-            if core.paused is not None:
-                return Ending.INTERRUPTED, f"paused: {core.paused}"
-            if now_s > deadline_s:
-                return Ending.TIMED_OUT, f"it took longer than {core.limits.task_run_max_s:g} s"
-            found = core.store.disk.signature(core.store.layout.active)
+        saved_s = core.time.monotonic()
+        found = seen = None
+        while True:
+            with contextlib.suppress(OSError):
+                found = core.store.disk.signature(core.store.layout.active)
             if found != seen:
                 cancelled = await self._cancelled(task)
                 if cancelled:
-                    return Ending.INTERRUPTED, "cancelled"
+                    return
                 seen = seen if cancelled is None else found
-            if now_s - saved_s >= _SAVE_PROGRESS_S and core.state.current_task is not None:
-                saved_s = now_s
+            await asyncio.sleep(_LOOK_S)
+            if core.time.monotonic() - saved_s >= _SAVE_PROGRESS_S and core.state.current_task is not None:
+                saved_s = core.time.monotonic()
                 if core.state.current_task.progress != self._progress:
                     await self._save_progress(task, claim)
-        return None, ""
 
     async def _cancelled(self, task: Task) -> bool | None:
         """Whether somebody has cancelled the task; None if that can't be read now."""

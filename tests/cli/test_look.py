@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 
+from mesh.store import Store
 from tests.cli.stage import Mesh, refused
 
 
@@ -117,3 +119,20 @@ def test_doctor_of_a_broken_registry(mesh: Mesh) -> None:
     assert done.status == 1
     [found] = [finding for finding in done.json if finding["check"] == "registry"]
     assert not found["ok"] and "stands twice" in found["detail"] and found["mend"]
+
+
+def test_doctor_sees_unreadable_documents_missing_folders_and_held_locks(mesh: Mesh) -> None:
+    (mesh.root / "agents/ada/inbox.json").mkdir()
+    (mesh.root / "tasks/queue.json").write_text('{"schemaVersion": 99, "tasks": []}', encoding="utf-8")
+    (mesh.root / "tasks/completed").rmdir()
+    lock = mesh.root / "system/locks/tasks.lock"
+    store = Store(str(mesh.root))
+    with store.locks.hold("tasks"):
+        os.utime(lock, (0, 0))
+        found = mesh("doctor", "--json").json
+    bad = {(entry["check"], entry["detail"]) for entry in found if not entry["ok"]}
+    assert any(check == "document" and "agents/ada/inbox.json" in detail for check, detail in bad)
+    assert any(check == "document" and "schemaVersion 99" in detail for check, detail in bad)
+    assert ("folders", "missing: tasks/completed") in bad
+    assert any(check == "lock" and store.locks.holder in detail for check, detail in bad)
+    assert all(entry["mend"] for entry in found if not entry["ok"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.live.harness import EIGHT, LiveMesh, until
+from tests.live.harness import EIGHT, LiveMesh, exists, until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -73,3 +75,27 @@ def test_nothing_new_starts_on_a_full_disk_nothing_is_damaged_and_it_recovers(sm
     assert small.ended(task_id)["status"] == "completed"
     assert small.task(done)["status"] == "completed"
     assert not list((small.root / "system/quarantine").iterdir()), "nothing was damaged"
+
+
+@pytest.mark.parametrize("flags", [(), ("--one-process",)], ids=["processes", "one-process"])
+def test_a_detached_mesh_outlives_a_full_disk_and_who_dies_meanwhile_comes_back(
+    small: LiveMesh, flags: tuple[str, ...]
+) -> None:
+    """Its own output lies on the full disk, too."""
+    small.run("up", "-d", *flags)
+    by = small.json("status")["supervisor"]["pid"]
+    ballast = small.root.parent / "ballast"
+    fill(ballast)
+    with contextlib.suppress(OSError), (small.root / "system/mesh.log").open("ab", buffering=0) as log:
+        log.write(b"x" * 8192)
+    if flags:
+        small.run("restart", "sales", check=False)  # one process: only this agent's service can begin anew
+    else:
+        os.kill(small.pid("sales"), signal.SIGKILL)
+    time.sleep(4)
+    assert exists(by), "the supervisor lives"
+    assert all(small.healthy(agent) for agent in EIGHT if agent != "sales")
+    os.unlink(ballast)
+    until(lambda: small.healthy("sales"), 20, "sales is back by itself")
+    until(lambda: all(small.call(a, "GET", "/health")[1]["status"] == "healthy" for a in EIGHT), 10, "all well")
+    small.run("down")

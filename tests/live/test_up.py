@@ -190,7 +190,50 @@ def test_a_supervisor_replaces_itself_before_a_restart_when_its_source_changed(m
     mesh.run("restart", "sales")
     until(lambda: mesh.healthy("sales") and mesh.status("sales")["skills"] == ["Renamed Skill"], 10, "the new code")
     assert {a: mesh.pid(a) for a in EIGHT if a != "sales"} == {a: p for a, p in pids.items() if a != "sales"}
+    # Once more with an agent that hangs in the old code: it is killed when its grace is over.
+    sales = package / "agents" / "sales.py"
+    good = sales.read_text()
+    sales.write_text(good + "\n\n@agent.skill('Hang')\nasync def hang(context):\n    __import__('time').sleep(300)\n")
+    mesh.run("restart", "sales")
+    until(lambda: mesh.healthy("sales") and "Hang" in mesh.status("sales")["skills"], 10, "the hanging code")
+    mesh.run("task", "add", "Hang", "--to", "sales")
+    until(lambda: not mesh.healthy("sales"), 10, "sales hangs")
+    sales.write_text(good)
+    mesh.run("restart", "sales", timeout_s=40)
+    until(lambda: mesh.healthy("sales") and "Hang" not in mesh.status("sales")["skills"], 10, "the mended code")
     os.kill(mesh.pid("ops"), signal.SIGKILL)
     until(lambda: mesh.pid("ops") != pids["ops"] and mesh.healthy("ops"), 5, "children are still its children")
     assert mesh.interrupt() == 0
     assert not any(exists(mesh.pid(agent)) for agent in EIGHT)
+
+
+def test_down_ends_a_supervisor_that_hangs(mesh: LiveMesh) -> None:
+    mesh.up()
+    assert mesh.up_process is not None
+    pids = [mesh.pid(agent) for agent in EIGHT]
+    os.kill(mesh.up_process.pid, signal.SIGSTOP)
+    mesh.run("down", timeout_s=40)
+    mesh.up_process.wait(5)
+    assert not any(exists(pid) for pid in pids)
+
+
+def test_a_role_that_cannot_be_loaded_keeps_down_only_its_agent(mesh: LiveMesh) -> None:
+    package = mesh.root.parent / "code"
+    package.mkdir()
+    subprocess.run(["cp", "-r", "mesh", "agents", package], check=True)
+    (package / "agents" / "sales.py").write_text("def broken(:\n")
+    with open(mesh.root.parent / "up.out", "a") as out:
+        mesh.up_process = subprocess.Popen(
+            [PYTHON, "-m", "mesh", "up"],
+            env={**mesh.environment(), "PYTHONPATH": str(package)},
+            cwd=package,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            text=True,
+            start_new_session=True,
+        )
+    until(lambda: all(mesh.healthy(agent) for agent in EIGHT if agent != "sales"), 15, "the others healthy")
+    until(lambda: mesh.json("status")["alerts"], 5, "the alert")
+    assert "sales.py" in mesh.output() and "SyntaxError" in mesh.output()
+    assert mesh.json("status")["alerts"][0]["agentId"] == "sales"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import http.client
 import http.server
 import json
 import os
@@ -12,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
 from tests.live.harness import EIGHT, LiveMesh, until
@@ -209,3 +212,49 @@ def test_rules_of_delegation_hold_over_http(mesh: LiveMesh) -> None:
         "the giver is told the end",
     )
     assert outbox[0]["to"] == "sales" and outbox[0]["finishedAt"]
+
+
+def test_pause_and_beats_hold_while_a_hung_process_keeps_the_lock_of_all_tasks(mesh: LiveMesh, feed: SlowFeed) -> None:
+    mesh.edit_registry(lambda registry: registry["limits"].update(lockWaitS=3))
+    mesh.up()
+    feed.delay_s = 60
+    mesh.give("intel", title="News Scan")
+    until(lambda: feed.asked == 1, 5, "the work has begun")
+    pid, port = mesh.pid("intel"), feed.server_address[1]
+
+    def at_work() -> bool:
+        return any(c.raddr and c.raddr.port == port for c in psutil.Process(pid).net_connections("tcp"))
+
+    assert at_work()
+    with (mesh.root / "system/locks/tasks.lock").open("r+") as lock, ThreadPoolExecutor() as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        calls = [pool.submit(mesh.call, "intel", "POST", "/task", {"title": "News Scan"}) for _ in range(4)]
+        time.sleep(0.5)
+        (mesh.root / "system/paused").touch()
+        until(lambda: not at_work(), 2.0, "the work stopped")
+        ages = []
+        for _ in range(20):
+            ages.append(mesh.json("status")["agents"][EIGHT.index("intel")]["beatAgeS"])
+            time.sleep(0.1)
+        assert max(ages) < 2.5, "it beats all the while"
+        assert mesh.healthy("intel")
+        assert {call.result(30)[0] for call in calls} == {503}
+    mesh.run("resume", "--all")
+    feed.delay_s = 0
+    until(
+        lambda: mesh.status("intel")["status"] == "idle" and not mesh.json("task", "list", "--status", "queued"),
+        15,
+        "all done",
+    )
+
+
+def test_requests_on_one_connection_are_not_held_up(mesh: LiveMesh) -> None:
+    """Nagle's delay costs 40 ms a request; a hundred of them would take four seconds."""
+    mesh.up()
+    connection = http.client.HTTPConnection("127.0.0.1", mesh.port("chief"), timeout=5)
+    began = time.monotonic()
+    for _ in range(100):
+        connection.request("GET", "/health")
+        assert connection.getresponse().read()
+    connection.close()
+    assert time.monotonic() - began < 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mesh.limits import DEFAULT
-from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED, after_exit
+from mesh.policy.healing import EXIT_PORT_TAKEN, EXIT_REFUSED, EXIT_UNAVAILABLE, after_exit
 
 NOW = 1000.0
 
@@ -48,3 +48,9 @@ def test_crashes_back_to_back_never_exceed_the_intensity() -> None:
         restarts.append(now)
         assert len(restarts) <= DEFAULT.restarts_max
     assert len(restarts) == DEFAULT.restarts_max
+
+
+def test_files_that_cannot_be_used_now_are_waited_for_as_long_as_it_takes() -> None:
+    """A full disk is no crash: no restart is used up, and it is never given up."""
+    found = after_exit(EXIT_UNAVAILABLE, [NOW - 1] * 50, NOW, DEFAULT)
+    assert (found.delay_s, found.counts) == (DEFAULT.unavailable_retry_s, False)

@@ -82,3 +82,21 @@ def test_unreadable_label_is_an_unknown_holder(disk: MemoryDisk) -> None:
 def test_lock_that_cannot_be_tried_is_unavailable(disk: MemoryDisk) -> None:
     with pytest.raises(StoreUnavailable, match="Could not lock"), locks(FaultyDisk(disk, 1, errno.EIO)).hold("tasks"):
         pass
+
+
+def test_who_waited_in_vain_does_not_wait_again_at_once(disk: MemoryDisk, time: FakeClock) -> None:
+    """A row of calls behind a hung holder must not each wait its full time."""
+    mine = locks(disk)
+    with locks(disk, "sales.9").hold("tasks"):
+        for expected_s in (5.0, 0.0, 0.0):
+            began = time.monotonic()
+            with pytest.raises(LockTimeout), mine.hold("tasks"):
+                raise AssertionError("never held twice")
+            assert expected_s <= time.monotonic() - began < expected_s + 0.1
+        time.advance(6)
+        began = time.monotonic()
+        with pytest.raises(LockTimeout), mine.hold("tasks"):
+            raise AssertionError("never held twice")
+        assert time.monotonic() - began >= 5.0, "patience comes back"
+    with mine.hold("tasks"):
+        pass

@@ -75,3 +75,14 @@ def test_supervisor_as_recorded(store: Store, disk: MemoryDisk, data: bytes | No
     if data is not None:
         disk.put(store.locks.path(SUPERVISOR), data)
     assert store.switches.supervisor() == note
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"agents": {"*": true}}', b'{"agents": {"*": null}}', b'{"agents": {"*": "holiday"}}', b'{"agents": {"*": {}}}'],
+)
+def test_pause_written_by_hand_without_a_note_holds(store: Store, disk: MemoryDisk, data: bytes) -> None:
+    disk.put(store.layout.paused, data)
+    assert store.switches.is_paused("coder")
+    assert store.switches.paused()[ALL] == {"at": None, "by": "human", "reason": ""}
+    assert store.switches.resume(ALL) == [ALL]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from mesh.errors import Conflict, Fenced, QueueFull, TaskEnded, UnknownTask
+from mesh.errors import Conflict, Fenced, QueueFull, StoreUnavailable, TaskEnded, UnknownTask
 from mesh.models import Task, TaskResult, TaskStatus, Verdict
 from mesh.store import Store
+from mesh.store.setup import initialise
 from tests.fakes import FakeClock, MemoryDisk
 from tests.faults.world import (
     COMPLETED,
@@ -319,3 +321,39 @@ def test_outsiders_and_agents_see_the_same(store: Store, disk: MemoryDisk) -> No
     accept(store, "T1")
     agent, _ = Store.become(ROOT, "coder", disk=disk, time=disk.time)
     assert agent.tasks.find("T1") == outsider(disk, disk.time).tasks.find("T1") == store.tasks.find("T1")
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "queued"])
+def test_task_that_a_hand_edit_put_where_it_cannot_be_stops_nobody(store: Store, disk: MemoryDisk, status: str) -> None:
+    accept(store, "T1")
+    accept(store, "T2")
+    claimed = claim(store)
+    document = json.loads(disk.read(store.layout.active))
+    document["tasks"][0]["status"] = status
+    disk.put(store.layout.active, json.dumps(document).encode())
+    assert store.tasks.recover("coder", 99, lambda task: FAILED) == []
+    assert claimed.id not in [task.id for task in store.tasks.open()]
+    kept = [name for name in store.files.names(store.layout.quarantine) if not name.endswith(".reason.json")]
+    assert len(kept) == 1
+    assert claimed.id.encode() in disk.read(f"{store.layout.quarantine}/{kept[0]}")
+
+
+def test_one_failure_again_and_again_is_one_blocker_with_a_count(store: Store) -> None:
+    for number in range(5):
+        accept(store, f"T{number}", title="Deploy")
+        run(store, f"T{number}", FAILED)
+    (blocker,) = store.knowledge.blockers()
+    assert (blocker.count, blocker.task_id) == (5, "T4")
+
+
+def test_queue_that_one_agent_cannot_read_stops_nobody_else(tmp_path: Path) -> None:
+    """A folder in its place: the trouble is that file's alone."""
+    store = Store(str(tmp_path / "root"))
+    initialise(store)
+    Path(store.layout.inbox("sales")).mkdir()
+    accept(store, "T1", owner="coder")
+    assert [task.id for task in store.tasks.open()] == ["T1"]
+    with pytest.raises(StoreUnavailable):
+        accept(store, "T2", owner="sales")
+    with pytest.raises(StoreUnavailable):
+        store.tasks.give_back("sales")

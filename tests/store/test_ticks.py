@@ -134,3 +134,13 @@ def test_late_record_of_an_earlier_tick_changes_nothing(store: Store, time: Fake
     store.ticks.record(old.model_copy(update={"phase": "sync"}))
     clock = store.ticks.read()
     assert (clock.tick, clock.phase, clock.carrier) == (2, "work", "sales")
+
+
+def test_deleted_clock_does_not_begin_again(store: Store, disk: MemoryDisk, time: FakeClock) -> None:
+    """With no process left that remembers: the version before tells how far the ticks were."""
+    for _ in range(5):
+        carried(store)
+        time.advance(MINUTE_S)
+    last = store.ticks.read().tick
+    disk.unlink(store.layout.clock)
+    assert carried(outsider(disk, time)) == last + 1
