@@ -20,10 +20,12 @@ from mesh.store.codec import decode
 from mesh.store.codec import encode as encode
 from mesh.store.files import Files, last_copy
 from mesh.store.layout import Layout
-from mesh.store.locks import Locks
+from mesh.store.locks import Locks, SleepingClock
 from mesh.store.quarantine import Quarantine
 
 Document = dict[str, Any]
+
+_SETTLING_LOOKS, _SETTLING_S = 10, 0.1
 
 
 @dataclass(frozen=True)
@@ -123,11 +125,12 @@ MEMORY = _kind("memory", memory=dict)
 class Documents:
     """The documents of one root."""
 
-    def __init__(self, files: Files, locks: Locks, layout: Layout, quarantine: Quarantine) -> None:
+    def __init__(self, files: Files, locks: Locks, layout: Layout, quarantine: Quarantine, time: SleepingClock) -> None:
         self._files = files
         self._locks = locks
         self._layout = layout
         self._quarantine = quarantine
+        self._time = time
 
     def read(self, path: str, kind: Kind, *, lock: str | None = None) -> Document | None:
         """The document, or None where there is none. Looking changes nothing, unless it is damaged or of an
@@ -171,14 +174,24 @@ class Documents:
 
     def read_held(self, path: str, kind: Kind) -> Document | None:
         """Like `read`, for a caller that holds the document's lock."""
-        data = self._files.read(path)
-        if data is None:
-            return None
-        try:
-            found = self._decode(data, path, kind)
-            document = kind.upgrade(found)
-        except ValueError as error:
-            return self._mend(path, kind, str(error))
+        problem, data = "", self._files.read(path)
+        for _ in range(_SETTLING_LOOKS):
+            try:
+                return None if data is None else self._take(path, kind, data)
+            except ValueError as error:
+                problem = str(error)
+            # An editor may be in the middle of writing it: damaged is only what stays as it is.
+            self._time.sleep(_SETTLING_S)
+            before, data = data, self._files.read(path)
+            if data == before:
+                break
+        return self._mend(path, kind, problem)
+
+    def _take(self, path: str, kind: Kind, data: bytes) -> Document:
+        """The document that these bytes are; one of an older version is copied away and rewritten first. Raises
+        ValueError if they are none."""
+        found = self._decode(data, path, kind)
+        document = kind.upgrade(found)
         if document is not found:
             slug = self._layout.relative(path).replace("/", ".")
             self._files.create(f"{self._layout.snapshots}/{slug}.v{found['schemaVersion']}", data)

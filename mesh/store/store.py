@@ -53,7 +53,7 @@ class Store:
         self.files = files = Files(disk, scratch or layout.scratch)
         self.locks = locks = Locks(disk, layout.locks, holder or f"pid{os.getpid()}", time)
         self.quarantine = quarantine = Quarantine(files, layout, time)
-        self.documents = documents = Documents(files, locks, layout, quarantine)
+        self.documents = documents = Documents(files, locks, layout, quarantine, time)
         self.journal = Journal(files, locks, layout, time)
         self.alerts = Alerts(files, locks, layout, time)
         self.knowledge = knowledge = Knowledge(files, documents, layout, time)

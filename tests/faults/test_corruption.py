@@ -282,3 +282,22 @@ def test_bad_file_in_the_list_of_ended_tasks_hides_no_other() -> None:
     with pytest.raises(MeshError):
         store.tasks.find("X1")
     assert len(quarantined(store)) == 1
+
+
+def test_document_that_an_editor_is_writing_is_not_taken_for_damaged() -> None:
+    """It is read half-written; a moment later it is whole. Nothing is set aside, and the edit counts."""
+    disk = FULL.clone()
+    store = outsider(disk, disk.time)
+    path = LAYOUT.blockers
+    whole = disk.read(path).replace(b"it broke", b"edited")
+    disk.put(path, whole[: len(whole) // 2])
+    sleep = disk.time.sleep
+
+    def the_editor_goes_on(seconds: float) -> None:
+        sleep(seconds)
+        disk.put(path, whole)
+
+    disk.time.sleep = the_editor_goes_on  # type: ignore[method-assign]
+    assert store.knowledge.blockers(unresolved=False)
+    assert disk.read(path) == whole
+    assert not quarantined(store) and not store.alerts.open()
