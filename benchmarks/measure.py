@@ -96,12 +96,12 @@ def initialised_root() -> Iterator[tuple[Path, int]]:
 
 @contextlib.contextmanager
 def running(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that runs while the block does, and is ended by SIGTERM."""
+    """A program that runs while the block does; then its process group is asked to end."""
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)
 
 
