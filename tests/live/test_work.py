@@ -8,6 +8,7 @@ import http.client
 import http.server
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -85,8 +86,16 @@ def test_a_task_survives_kill_9_of_its_agent_and_runs_again(mesh: LiveMesh, feed
     until(lambda: mesh.bodies(task_id) == [f"completed/{task_id}"], 2, "its body in one place")
 
 
-def test_tasks_given_and_killed_at_random_instants_are_never_lost(mesh: LiveMesh, feed: SlowFeed) -> None:
-    mesh.edit_registry(lambda registry: registry["limits"].update(taskRetryDelayTicks=0, taskAttemptsMax=20))
+@pytest.mark.parametrize(
+    "kills", [8, pytest.param(150, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])], ids=["few", "many"]
+)
+def test_tasks_given_and_killed_at_random_instants_are_never_lost(mesh: LiveMesh, feed: SlowFeed, kills: int) -> None:
+    seeded = random.Random(kills)
+    mesh.edit_registry(
+        lambda registry: registry["limits"].update(
+            taskRetryDelayTicks=0, taskAttemptsMax=20, restartsWindowS=1, tasksWaitingMax=5000
+        )
+    )
     mesh.up()
     accepted: list[str] = []
     stop = threading.Event()
@@ -100,8 +109,8 @@ def test_tasks_given_and_killed_at_random_instants_are_never_lost(mesh: LiveMesh
 
     with ThreadPoolExecutor() as pool:
         giving = pool.submit(keep_giving)
-        for pause_s in (0.31, 0.52, 0.13, 0.77, 0.25, 0.43, 0.6, 0.37):
-            time.sleep(pause_s)
+        for _ in range(kills):
+            time.sleep(seeded.uniform(0.1, 0.8))
             os.kill(mesh.pid("intel"), signal.SIGKILL)
             until(lambda: mesh.healthy("intel"), 8, "intel back")
         stop.set()
