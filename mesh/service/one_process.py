@@ -66,7 +66,7 @@ class OneProcess:
                 if verb == "restart" and agent in self._servers:
                     self._stop(agent)
         except MeshError as error:
-            self.store.journal.event("mesh", "supervisor_held_up", error.detail)
+            self.roster.report_held_up(error)
         for agent in self.roster.to_stop():
             self._stop(agent)
         for agent in self.roster.to_start(now_s):

@@ -53,11 +53,6 @@ class Agent:
 
         return register
 
-    def find_skill(self, title: str) -> str | None:
-        """The skill's own title, found without regard to case, or None."""
-        wanted = title.strip().casefold()
-        return next((known for known in self.skills if known.casefold() == wanted), None)
-
     @cached_property
     def app(self) -> FastAPI:
         """The agent's ASGI application; its lifespan is the agent's life. Root and speed come from the

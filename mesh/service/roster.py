@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mesh.errors import MeshError
+from mesh.errors import MeshError, StoreUnavailable
 from mesh.limits import Limits
 from mesh.models import Registry
 from mesh.policy.healing import after_exit
 from mesh.store import Store
+
+_RECORD_EVERY_S = 60.0
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Roster:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.entries: dict[str, Entry] = {}
+        #: When each reason that kept the supervisor from its files was last recorded.
+        self._recorded_s: dict[str, float] = {}
 
     @property
     def registry(self) -> Registry:
@@ -108,7 +112,20 @@ class Roster:
         return [(verb, agent) for verb, agent in self._store.switches.requests() if agent in self.registry.agents]
 
     def _wanted(self, agent: str) -> bool:
-        return agent in self.registry.agents and not self._store.switches.is_stopped(agent)
+        """Whether it should run. A switch that can't be looked at stops nobody: unknown is not stopped."""
+        try:
+            stopped = self._store.switches.is_stopped(agent)
+        except StoreUnavailable as error:
+            self.report_held_up(error)
+            stopped = False
+        return agent in self.registry.agents and not stopped
+
+    def report_held_up(self, error: MeshError) -> None:
+        """Record what keeps the supervisor from its files: it looks several times a second, once a minute is enough."""
+        now_s = self._store.time.monotonic()
+        if now_s - self._recorded_s.get(error.detail, -_RECORD_EVERY_S) >= _RECORD_EVERY_S:
+            self._recorded_s[error.detail] = now_s
+            self._store.journal.event("mesh", "supervisor_held_up", error.detail)
 
     def _report(self, agent: str, reason: str) -> None:
         try:

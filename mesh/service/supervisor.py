@@ -80,12 +80,13 @@ class Supervisor:
         self._reap(now_s)
         self._looks += 1
         if self._looks % _RECORD_EVERY_LOOKS == 0:
-            write_record(self.store, self._lock, _MODE, self.tick_seconds)
+            with contextlib.suppress(OSError):
+                write_record(self.store, self._lock, _MODE, self.tick_seconds)
         try:
             self.roster.refresh()
             self._obey_requests()
         except MeshError as error:
-            self.store.journal.event("mesh", "supervisor_held_up", error.detail)
+            self.roster.report_held_up(error)
         for agent in list(self.roster.entries) if self._ending else self.roster.to_stop():
             self._stop(agent, now_s)
         for pid, kill_at_s in self._kill_at_s.items():
@@ -96,12 +97,15 @@ class Supervisor:
                 self._start(agent)
 
     def _obey_requests(self) -> None:
+        restarts = False
         for verb, agent in self.roster.take_requests():
             self.roster.start_now(agent)
             if verb == "restart" and self.roster.entries[agent].running:
                 self._stop(agent, self.store.time.monotonic())
-                if _source_stamp() != self._source_stamp:
-                    self._replace_myself()
+                restarts = True
+        # After all of them: what was taken is gone from its files.
+        if restarts and _source_stamp() != self._source_stamp:
+            self._replace_myself()
 
     def _reap(self, now_s: float) -> None:
         for pid in list(self._pids):

@@ -91,11 +91,6 @@ class Inputs:
     def has(self, file: str) -> bool:
         return self._files.exists(self.path(file))
 
-    def modified(self, file: str) -> float | None:
-        """When the file was last written, in seconds since 1970."""
-        signature = self._files.signature(self.path(file))
-        return signature.mtime_ns / 1e9 if signature else None
-
     def text(self, file: str) -> str:
         """The content as text. A file that is missing or not UTF-8 is an error that says so."""
         data = self._files.read(self.path(file))
