@@ -8,20 +8,26 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import documents, health, idle_day, processes
+from benchmarks import documents, health, idle_day, mail_load, mail_send, processes
 from benchmarks.measure import Figure
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--idle-seconds", type=float, default=60.0, help="how long the idle mesh is watched")
-    parser.add_argument("--only", action="append", help="documents, health, processes or idle_day; may be repeated")
+    parser.add_argument(
+        "--only",
+        action="append",
+        help="documents, health, processes, idle_day, mail_send or mail_load; may be repeated",
+    )
     options = parser.parse_args()
     parts: dict[str, Callable[[], list[Figure]]] = {
         "documents": documents.figures,
         "health": health.figures,
         "processes": lambda: processes.figures(options.idle_seconds),
         "idle_day": idle_day.figures,
+        "mail_send": mail_send.figures,
+        "mail_load": mail_load.figures,
     }
     found: list[Figure] = []
     for name, part in parts.items():

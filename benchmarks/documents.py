@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import BARE_MAX_PER_S, Figure, at_least, interleaved
-from mesh.service.core import in_writer
+from mesh.service.writer import in_writer
 from mesh.store import Store
 from mesh.store.documents import MEMORY, Document
 

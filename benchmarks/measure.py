@@ -51,6 +51,16 @@ def at_least(name: str, value: float, unit: str, bar: float, yardstick: str, yar
     )
 
 
+def exactly(name: str, value: float, unit: str, yardstick: str, yardstick_value: float) -> Figure:
+    """A count that must be zero."""
+    return Figure(name, value, unit, yardstick, yardstick_value, None, "= 0", value == 0)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The value below which this share of them lies; of the sorted values themselves, none is invented."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
 def interleaved(blocks: int, *runs: Callable[[], float]) -> list[float]:
     """The median rate of each run, blocks taken in turns so that a drifting machine drifts for all."""
     rates: list[list[float]] = [[] for _ in runs]

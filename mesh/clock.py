@@ -6,6 +6,7 @@ through suspend and means the same in every process of this boot, so it dates wh
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -64,6 +65,7 @@ def _boot_id() -> str:
 
 
 SYSTEM = SystemClock()
+_ISO = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}([T ][0-9:.,]+(Z|[+-][0-9:]+)?)?")
 
 
 def iso(moment: datetime) -> str:
@@ -74,5 +76,10 @@ def iso(moment: datetime) -> str:
 
 def parse(text: str) -> datetime:
     """The moment that `iso` wrote; also takes other ISO 8601 forms. Raises ValueError."""
+    if _ISO.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a time such as 2026-02-16T20:45:00.000Z")
     moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is beyond what a calendar holds") from None

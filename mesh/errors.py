@@ -57,6 +57,14 @@ class UnknownTask(MeshError):
     status, slug, title = 404, "unknown-task", "No task has this id"
 
 
+class UnknownMessage(MeshError):
+    status, slug, title = 404, "unknown-message", "No message has this id"
+
+
+class UnknownAttachment(MeshError):
+    status, slug, title = 404, "unknown-attachment", "No attachment has this SHA-256"
+
+
 class Conflict(MeshError):
     status, slug, title = 409, "conflict", "The request contradicts what is already there"
 
@@ -87,6 +95,24 @@ class Invalid(MeshError):
 
 class QueueFull(MeshError):
     status, slug, title = 429, "queue-full", "The queue is full; try again later"
+
+
+class NotAdmitted(MeshError):
+    """The message can't be taken now; `retryAfterS` says when to try again. Nothing was written."""
+
+    status, slug, title = 429, "not-admitted", "The message can't be taken now; try again later"
+
+
+class RateExceeded(NotAdmitted):
+    slug, title = "rate-exceeded", "Too many messages a minute from one sender to one recipient"
+
+
+class InboxFull(NotAdmitted):
+    slug, title = "inbox-full", "The recipient's inbox is full"
+
+
+class InboxBusy(NotAdmitted):
+    slug, title = "inbox-busy", "The recipient's inbox stayed locked"
 
 
 class StoreUnavailable(MeshError):

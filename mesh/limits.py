@@ -68,8 +68,14 @@ class Limits(BaseModel):
     )
 
     # -- messages
-    messages_per_minute: int = _limit(10, "count/min", "the mailbox document's rate per sender", low=1)
-    inbox_waiting_max: int = _limit(100, "count", "the mailbox document's cap on unprocessed mail", low=1)
+    messages_per_minute: int | None = _limit(
+        10, "count/min", "the mailbox document's rate, per sender and recipient; null lifts it", low=1, high=120
+    )
+    inbox_waiting_max: int = _limit(
+        100, "count", "the mailbox document's cap on unprocessed mail", low=1, high=1_000_000
+    )
+    inbox_alert: int = _limit(50, "count", "the mailbox document's alert on a growing inbox", low=1)
+    unacked_alert: int = _limit(10, "count", "the mailbox document's alert on unacknowledged messages", low=1)
     message_bytes_max: int = _limit(
         1_000_000,
         "bytes",
@@ -77,6 +83,32 @@ class Limits(BaseModel):
         low=1_000,
         high=100_000_000,
     )
+    attachment_bytes_max: int = _limit(
+        10_000_000, "bytes", "a picture or a log fits; larger things belong in a repository", high=1_000_000_000
+    )
+    mail_sweep_s: float = _limit(
+        5.0, "s", "the mailbox document's polling interval: what no file event told is noticed", low=0.05, high=60
+    )
+    mail_attempts_max: int = _limit(
+        3, "count", "a message that was being handled in so many crashes is their likely cause", low=1, high=20
+    )
+    mail_future_s: float = _limit(300, "s", "clocks of one host agree; dated later is a mistake", low=1)
+    mail_settle_s: float = _limit(
+        2.0, "s", "a file that somebody is still writing gets so long to become valid", high=60
+    )
+    urgent_unacked_min: float = _limit(5, "min", "the mailbox document: then urgent mail goes to the human", low=0.1)
+    stale_unacked_min: float = _limit(60, "min", "the mailbox document: then other mail is marked stale", low=0.1)
+    mail_retry_s: float = _limit(
+        0.25, "s", "before refused mail is tried again from the outbox; doubles to mailRetryMaxS", low=0.01, high=60
+    )
+    mail_retry_max_s: float = _limit(2.0, "s", "longest wait between two tries of one message", low=0.01, high=600)
+    turn_messages_max: int = _limit(10, "count", "messages that an agent is shown in one turn", low=1, high=1000)
+    turn_bytes_max: int = _limit(
+        50_000, "bytes", "text of messages in one turn: about 12,000 tokens", low=500, high=10_000_000
+    )
+    mail_retention_days: float = _limit(30, "days", "the mailbox document: then processed mail is archived")
+    archive_retention_days: float = _limit(90, "days", "the mailbox document: then archives are deleted")
+    dead_retention_days: float = _limit(90, "days", "time to look at dead and rejected mail")
     max_running: int | None = _limit(
         None, "count", "how many agents' CLI programs run at once; none: from free memory", low=1
     )

@@ -1,19 +1,26 @@
-"""The documentation tells the truth: links, commands, keys, limits, skills, calls and statuses are as in the code.
+"""The documentation tells the truth: links, commands, keys, limits, skills, calls, statuses, messages and alerts are
+as in the code.
 
 Each check is a function from text to complaints. It runs over the pages, and over text that breaks it.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 import pytest
+from pydantic import BaseModel
 
 from agents import _calendar, _grants, _invoices, _leads
 from agents._health import Thresholds
@@ -21,9 +28,23 @@ from mesh import errors
 from mesh.cli.app import add_commands, cli
 from mesh.errors import MeshError
 from mesh.limits import DEFAULT
-from mesh.models import TASK_TRANSITIONS, AgentEntry, Registry, TaskRequest, TaskStatus, parse_registry
+from mesh.models import (
+    MESSAGE_TRANSITIONS,
+    TASK_TRANSITIONS,
+    AgentEntry,
+    DeliveryState,
+    Message,
+    MessageRequest,
+    Registry,
+    TaskRequest,
+    TaskStatus,
+    parse_registry,
+)
+from mesh.models.mail import PAYLOADS, Payload, payload_problems
 from mesh.models.registry import Price, QuietHours, RunnerChoice
+from mesh.service.mailbox import Mailbox
 from mesh.service.roles import load
+from mesh.store.layout import MailFolders
 
 TOP = Path(__file__).resolve().parent.parent
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
@@ -34,8 +55,9 @@ COLUMNS = {
     "invoices.csv": _invoices.COLUMNS,
     "calendar.csv": _calendar.COLUMNS,
 }
-#: Errors that never leave as an answer of HTTP: of the command line, of a start, of a skill.
+#: Errors that never leave as an answer of HTTP: of the command line, of a start, of a skill, or a mere family.
 NOT_ANSWERED = {
+    "not-admitted",
     "role-broken",
     "bad-use",
     "registry-invalid",
@@ -146,7 +168,7 @@ def wrong_commands(text: str) -> Iterator[str]:
         command: click.Command = commands()
         options = {"--help", "-h", "--version"}
         for word in shlex.split(line, comments=True)[1:]:
-            if word.startswith("-"):
+            if word.startswith("-") and word != "-":
                 name = word.partition("=")[0]
                 known = {option for parameter in command.params for option in parameter.opts} | options
                 if name not in known:
@@ -245,10 +267,17 @@ def test_limits_have_the_defaults_and_units_that_the_page_says() -> None:
 def test_limits_and_keys_named_on_other_pages_exist() -> None:
     """Limits end in a unit, so a wrong one shows wherever it is named."""
     ends = re.compile(r"^[a-z]+[A-Za-z]*(Ticks|Max|MaxS|Days|Ratio|AfterS|WaitS|GraceS|WindowS|BackoffS|MinMb)$")
-    skills = {"branchesMax", "horizonDays", "gapDays", "draftDays"}
+    others = {"branchesMax", "horizonDays", "gapDays", "draftDays", "retryAfterS"}
     for name in PAGE_NAMES:
         named = {code for code in INLINE.findall(prose(text_of(name))) if ends.match(code)}
-        assert named <= limit_names() | skills, name
+        assert named <= limit_names() | others, name
+
+
+def test_every_limit_of_mail_is_explained_beside_what_it_bounds() -> None:
+    names = [name for name in limit_names() if name.startswith(("mail", "inbox", "turn", "messages", "attachment"))]
+    assert len(names) > 10
+    pages = text_of("docs/mailbox.md") + text_of("docs/operations.md")
+    assert [name for name in sorted(names) if f"`{name}`" not in pages] == []
 
 
 def test_examples_of_the_registry_are_valid() -> None:
@@ -341,18 +370,31 @@ def wrong_errors(text: str) -> Iterator[str]:
             yield f"{row['type']} is not {row['Status']}"
 
 
+def keys_of(model: type[BaseModel]) -> set[str]:
+    """The names of a model's fields as they stand in JSON."""
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
 def wrong_fields(text: str) -> Iterator[str]:
-    real = {field.alias or name for name, field in TaskRequest.model_fields.items()}
-    yield from differing(column(section(text, "## `POST /task`"), "Field"), real, "the field")
+    for call, model in (("POST /task", TaskRequest), ("POST /message", MessageRequest)):
+        documented = column(section(text, f"## `{call}`"), "Field")
+        yield from differing(documented, keys_of(model), f"{call}'s field")
+
+
+def wrong_transitions(
+    rows: dict[str, str], kind: type[StrEnum], real: Mapping[Any, AbstractSet[str]], what: str
+) -> Iterator[str]:
+    """Where the page lets a state go otherwise than the code."""
+    yield from differing(list(rows), set(kind), what)
+    for state, others in rows.items():
+        goes_to = real[kind(state)] - {kind(state)} if state in set(kind) else frozenset()
+        if set(re.findall(r"\w+", others)) != goes_to:
+            yield f"{state} goes to {', '.join(sorted(goes_to)) or 'nothing'}, not {others}"
 
 
 def wrong_lifecycle(text: str) -> Iterator[str]:
     rows = {row["Status"]: row["Goes to"] for row in tables(section(text, "## Lifecycle"))[0]}
-    yield from differing(list(rows), set(TaskStatus), "the status")
-    for status, others in rows.items():
-        real = TASK_TRANSITIONS[TaskStatus(status)] if status in set(TaskStatus) else frozenset()
-        if set(re.findall(r"\w+", others)) != real:
-            yield f"{status} goes to {', '.join(sorted(real)) or 'nothing'}, not {others}"
+    yield from wrong_transitions(rows, TaskStatus, TASK_TRANSITIONS, "the status")
 
 
 @pytest.mark.parametrize("check", [wrong_calls, wrong_errors, wrong_fields], ids=lambda check: check.__name__)
@@ -362,6 +404,217 @@ def test_the_page_of_http(check: Callable[[str], Iterator[str]]) -> None:
 
 def test_the_page_of_tasks() -> None:
     assert list(wrong_lifecycle(text_of("docs/tasks.md"))) == []
+
+
+# -- the mailbox
+
+
+def written_keys(model: type[BaseModel], before: str = "") -> Iterator[str]:
+    """The keys of a payload as the page writes them: those inside with a dot, those that may be left out with `?`."""
+    for name, field in model.model_fields.items():
+        key = f"{before}{field.alias or name}"
+        yield key if field.is_required() else f"{key}?"
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel) and inner is not TaskRequest:
+                yield from written_keys(inner, f"{key}.")
+
+
+def wrong_types(text: str) -> Iterator[str]:
+    rows = tables(section(text, "## Types"))[0]
+    yield from differing([row["Type"] for row in rows], set(PAYLOADS), "the type")
+    for row in rows:
+        documented = re.findall(r"[A-Za-z.]+\??", row["Payload"])
+        yield from differing(documented, set(written_keys(PAYLOADS.get(row["Type"], Payload))), f"{row['Type']}'s key")
+
+
+def wrong_message(text: str) -> Iterator[str]:
+    rows = {row["Field"]: row["Default"] for row in tables(section(text, "## A message"))[0]}
+    yield from differing(list(rows), keys_of(Message), "the field")
+    required = {field.alias or name for name, field in Message.model_fields.items() if field.is_required()}
+    for name, default in rows.items():
+        if (default == "required") != (name in required):
+            yield f"{name}: is it required?"
+
+
+def wrong_states(text: str) -> Iterator[str]:
+    rows = {row["State"]: row["Goes to"] for row in tables(section(text, "## States"))[0]}
+    yield from wrong_transitions(rows, DeliveryState, MESSAGE_TRANSITIONS, "the state")
+
+
+def wrong_folders(text: str) -> Iterator[str]:
+    real = {path.removeprefix("base/") for path in MailFolders("base").folders()[1:]}
+    yield from differing(column(section(text, "## Where everything lies"), "Folder"), real, "the folder")
+
+
+def trees() -> Iterator[ast.Module]:
+    for path in sorted((TOP / "mesh").rglob("*.py")):
+        yield ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name_of(function: ast.AST) -> str:
+    """The last part of the name of what is called."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    """Calls of functions and methods with these names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func) in names:
+            yield node
+
+
+@cache
+def mail_events() -> frozenset[str]:
+    """The names of events about mail that the source records."""
+    found: set[str] = set()
+    for node in (part for tree in trees() for call in calls(tree, "event", "_event") for part in ast.walk(call)):
+        if isinstance(node, ast.JoinedStr) and ast.unparse(node).startswith("f'mail_{state"):
+            found |= {f"mail_{state}" for state in (DeliveryState.EXPIRED, DeliveryState.DEAD)}
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"mail_[a-z_]+[a-z]", str(node.value)):
+            found.add(str(node.value))
+    return frozenset(found)
+
+
+def wrong_events(text: str) -> Iterator[str]:
+    yield from differing(column(section(text, "## Following all mail"), "Event"), set(mail_events()), "the event")
+
+
+def constant(node: ast.AST) -> str:
+    """The text that stands there in the source; empty if it is none."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+@cache
+def rejections() -> tuple[str, ...]:
+    """Why a file is rejected: of each reason in the source the longest piece that is always the same."""
+    found = []
+    for name, functions in (
+        ("mesh/store/mail/reading.py", ("read_data", "parse_message")),
+        ("mesh/service/inspection.py", ("_why_not", "_why_not_dropped")),
+    ):
+        for function in ast.walk(ast.parse(text_of(name))):
+            if not isinstance(function, ast.FunctionDef) or function.name not in functions:
+                continue
+            told = [call.args[0] for call in calls(function, "BadMail")]
+            told += [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+            for node in told:
+                parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+                piece = max((constant(part).strip(" :") for part in parts), key=len)
+                if len(piece) > 2:
+                    found.append(piece)
+    return tuple(found)
+
+
+def wrong_rejections(text: str) -> Iterator[str]:
+    page = " ".join(column(section(text, "## Bad mail"), "Reason"))
+    for piece in rejections():
+        if piece.partition(": use")[0] not in page:
+            yield f"the reason {piece!r} is not documented"
+
+
+def wrong_examples(text: str) -> Iterator[str]:
+    """Messages on the page that are none, and payloads that the mesh would refuse."""
+    for block in blocks(text, "json"):
+        Message.model_validate_json(block)
+    for line in command_lines(text):
+        words = shlex.split(line, comments=True)
+        if words[1:3] == ["mail", "send"] and "--payload" in words:
+            type_ = words[words.index("--type") + 1]
+            problems = payload_problems(type_, json.loads(words[words.index("--payload") + 1]))
+            yield from (f"{line}: {item['field']}: {item['reason']}" for item in problems)
+
+
+def wrong_python(text: str) -> Iterator[str]:
+    """Calls of a mailbox in the page's Python that it hasn't, or not with these arguments."""
+    for block in blocks(text, "python"):
+        for call in [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]:
+            function = call.func
+            if (
+                isinstance(function, ast.Attribute)
+                and isinstance(function.value, ast.Name)
+                and function.value.id == "box"
+            ):
+                method = getattr(Mailbox, function.attr, None)
+                if method is None:
+                    yield f"a mailbox has no {function.attr}"
+                    continue
+                try:
+                    given = {keyword.arg or "": None for keyword in call.keywords}
+                    inspect.signature(method).bind(None, *call.args, **given)
+                except TypeError as error:
+                    yield f"{function.attr}: {error}"
+    for name in re.findall(r"`(?:await )?(?:box|Mailbox)\.(\w+)", prose(text)):
+        if not hasattr(Mailbox, name):
+            yield f"a mailbox has no {name}"
+
+
+OF_THE_MAILBOX = [
+    wrong_types,
+    wrong_message,
+    wrong_states,
+    wrong_folders,
+    wrong_events,
+    wrong_rejections,
+    wrong_examples,
+    wrong_python,
+]
+
+
+@pytest.mark.parametrize("check", OF_THE_MAILBOX, ids=lambda check: check.__name__)
+def test_the_page_of_the_mailbox(check: Callable[[str], Iterator[str]]) -> None:
+    assert list(check(text_of("docs/mailbox.md"))) == []
+
+
+def test_the_source_is_looked_through_for_what_the_page_lists() -> None:
+    assert len(rejections()) >= 10 and len(mail_events()) >= 10 and len(alert_types()) >= 8
+
+
+# -- alerts
+
+#: Functions that raise an alert, and which of their arguments is its type.
+RAISERS = {"raise_alert": 0, "_alarm": 2}
+
+
+@cache
+def alert_types() -> frozenset[str]:
+    """The types of alerts that the source raises. Fails at one that can't be told."""
+    found: set[str] = set()
+    for tree in trees():
+        named = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for call in calls(tree, "io", *RAISERS):
+            # Either it is called, or handed to whoever calls it.
+            function, *arguments = (call.func, *call.args)
+            if name_of(function) == "io":
+                function, *arguments = call.args
+            if name_of(function) not in RAISERS:
+                continue
+            told = arguments[RAISERS[name_of(function)]]
+            type_ = told.value if isinstance(told, ast.Constant) else named.get(ast.unparse(told))
+            # `_alarm` hands on the type that it was called with.
+            assert type_ is not None or ast.unparse(told) == "type_", ast.unparse(call)
+            found |= {str(type_)} if type_ is not None else set()
+    return frozenset(found)
+
+
+def wrong_alerts(text: str) -> Iterator[str]:
+    yield from differing(column(section(text, "## Alerts"), "Alert"), set(alert_types()), "the alert")
+
+
+def test_the_alerts_on_the_page_of_operations() -> None:
+    assert list(wrong_alerts(text_of("docs/operations.md"))) == []
+
+
+def test_a_role_of_the_page_reads_mail() -> None:
+    example = blocks(section(text_of("docs/skills.md"), "## Reading mail"), "python")[0]
+    names: dict[str, Any] = {}
+    exec(compile(example, "docs/skills.md", "exec"), names)
+    assert names["agent"].mail_reader is names["read"]
 
 
 @pytest.mark.parametrize("name", PAGE_NAMES)
@@ -384,6 +637,22 @@ def registry_page(old: str, new: str) -> list[str]:
     page = text_of("docs/registry.md")
     assert old in page
     return list(wrong_registry_page(page.replace(old, new)))
+
+
+def changed(page: str, old: str, new: str) -> str:
+    text = text_of(f"docs/{page}.md")
+    assert old in text
+    return text.replace(old, new)
+
+
+def mailbox(old: str, new: str) -> str:
+    return changed("mailbox", old, new)
+
+
+def raises(check: Callable[[str], Iterator[str]], text: str) -> str:
+    with pytest.raises(ValueError) as raised:
+        list(check(text))
+    return str(raised.value)
 
 
 BREACHES: list[tuple[str, Callable[[], object]]] = [
@@ -411,6 +680,27 @@ BREACHES: list[tuple[str, Callable[[], object]]] = [
         lambda: list(wrong_errors(text_of("docs/http.md").replace("`| 413", "` | 413").replace("413 |", "414 |"))),
     ),
     ("an invented field", lambda: list(wrong_fields(text_of("docs/http.md").replace("| `outputs`", "| `output`")))),
+    ("an invented field of a message", lambda: list(wrong_fields(changed("http", "| `ackBy`", "| `ackTill`")))),
+    ("an invented type", lambda: list(wrong_types(mailbox("| `escalation`", "| `escalate`")))),
+    ("a type left out", lambda: list(wrong_types(mailbox("| `ack` |", "| `error` |")))),
+    ("an invented key of a payload", lambda: list(wrong_types(mailbox("`issue`, `severity`", "`issue`, `grade`")))),
+    ("a key of a payload left out", lambda: list(wrong_types(mailbox("`topic`, `context?`", "`topic`")))),
+    ("a key inside a payload", lambda: list(wrong_types(mailbox("`comments.line?`", "`comments.lines?`")))),
+    ("a key that must be there", lambda: list(wrong_types(mailbox("`taskId`, `progress`", "`taskId`, `progress?`")))),
+    ("an invented field of the schema", lambda: list(wrong_message(mailbox("| `via` |", "| `through` |")))),
+    ("a default that is none", lambda: list(wrong_message(mailbox("object | required", "object | none")))),
+    ("a state left out", lambda: list(wrong_states(mailbox("| `uncertain` |", "| `lost` |")))),
+    ("a wrong step", lambda: list(wrong_states(mailbox("is dealt with | – |", "is dealt with | `dead` |")))),
+    ("an invented folder", lambda: list(wrong_folders(mailbox("| `claims` |", "| `locks` |")))),
+    ("a folder left out", lambda: list(wrong_folders(mailbox("| `ids` |", "| `inbox` |")))),
+    ("an invented event", lambda: list(wrong_events(mailbox("| `mail_retried` |", "| `mail_again` |")))),
+    ("a reason left out", lambda: list(wrong_rejections(mailbox("it is a link", "it is linked")))),
+    ("an example that is no message", lambda: raises(wrong_examples, mailbox('"from": "chief",', ""))),
+    ("a payload of an example", lambda: list(wrong_examples(mailbox('"check": "lint", ', "")))),
+    ("an invented method", lambda: list(wrong_python(mailbox("box.serve(", "box.listen(")))),
+    ("an invented argument", lambda: list(wrong_python(mailbox("timeout_s=60):", "timeout=60):")))),
+    ("an invented method in a sentence", lambda: list(wrong_python(mailbox("`Mailbox.ack`", "`Mailbox.read`")))),
+    ("an invented alert", lambda: list(wrong_alerts(changed("operations", "| `inbox_growing` |", "| `inbox_big` |")))),
     (
         "a wrong lifecycle",
         lambda: list(

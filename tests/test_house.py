@@ -33,7 +33,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
 }
 #: Module → what it may import beyond its floor, and why.
 DOORS: dict[str, tuple[tuple[str, ...], str]] = {
-    "mesh": (("mesh.service.roles",), "the public surface: imported when a role asks for it"),
+    "mesh": (("mesh.service.roles", "mesh.service.mailbox"), "the public surface: imported when somebody asks for it"),
     "mesh.__main__": (("mesh.cli",), "`python -m mesh` is the command line"),
     "agents.__main__": (("mesh.cli",), "`python -m agents` is the command line of one agent"),
 }
@@ -73,7 +73,7 @@ FILE_EXCEPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "agents._machine": (frozenset({"os.stat", "os.statvfs"}), "the machine's mounts are what it reports on"),
 }
 #: `exists` and the like are also names of the store's own methods: through these objects they are the store.
-STORE_OBJECTS = frozenset({"files", "_files", "disk", "_disk", "inputs", "store", "retention"})
+STORE_OBJECTS = frozenset({"files", "_files", "disk", "_disk", "inputs", "store", "retention", "attachments"})
 
 CLOCKS = frozenset(
     [

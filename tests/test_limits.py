@@ -91,7 +91,7 @@ def test_rows_tell_the_default_and_the_value_in_force() -> None:
         "unit": "count/min",
         "default": 10,
         "value": 7,
-        "reason": "the mailbox document's rate per sender",
+        "reason": "the mailbox document's rate, per sender and recipient; null lifts it",
     }
     assert all(row["value"] == row["default"] for name, row in rows.items() if name != "messagesPerMinute")
 

@@ -10,9 +10,18 @@ import sys
 
 import click
 
-from mesh.errors import BadUse, Invalid, MeshError, RegistryInvalid, UnknownAgent, UnknownTask
+from mesh.errors import (
+    BadUse,
+    Invalid,
+    MeshError,
+    RegistryInvalid,
+    UnknownAgent,
+    UnknownAttachment,
+    UnknownMessage,
+    UnknownTask,
+)
 
-_BAD_USE = (BadUse, Invalid, UnknownAgent, UnknownTask)
+_BAD_USE = (BadUse, Invalid, UnknownAgent, UnknownAttachment, UnknownMessage, UnknownTask)
 
 
 def main() -> None:
@@ -57,5 +66,7 @@ def _run(command: click.Command, arguments: list[str]) -> int:
 
 
 def _complain(text: str, status: int) -> int:
-    click.echo(f"mesh: {' '.join(text.split())}", err=True)
+    from mesh.policy.plain_text import plain
+
+    click.echo(f"mesh: {' '.join(plain(text).split())}", err=True)
     return status

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MODULES = ("alerts", "lifecycle", "look", "roster", "switch", "tasks")
+_MODULES = (
+    "alerts",
+    "lifecycle",
+    "look",
+    "mail",
+    "mail_look",
+    "mail_stats",
+    "mail_tail",
+    "roster",
+    "say",
+    "switch",
+    "tasks",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -67,12 +79,27 @@ def known_agent(store: Store, agent: str) -> str:
 
 
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo(as_json_text(value, indent=2))
+
+
+def as_json_text(value: Any, indent: int | None = None) -> str:
+    """The value as JSON, in which what would steer a terminal, or isn't seen at all, stands as an escape."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign == "\n" else json.dumps(sign)[1:-1] for sign in text)
+
+
+def one_line(text: str) -> str:
+    """What somebody else wrote, for one line of a terminal."""
+    from mesh.policy.plain_text import plain
+
+    return " ".join(plain(text).split())
 
 
 def table(headers: list[str], lines: list[list[str]]) -> str:
-    """Columns for a terminal, as wide as their widest cell."""
-    everything = [headers, *lines]
+    """Columns for a terminal, as wide as their widest cell. Cells are made harmless: agents wrote some of them."""
+    everything = [headers, *([one_line(cell) for cell in line] for line in lines)]
     widths = [max(len(line[column]) for line in everything) for column in range(len(headers))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in everything

@@ -14,7 +14,7 @@ from mesh.errors import MeshError
 from mesh.service.overview import Row, rows
 from mesh.store import Store
 
-_HEADERS = ["AGENT", "PORT", "STATUS", "CURRENT TASK", "QUEUE", "BUDDY", "LAST BEAT", ""]
+_HEADERS = ["AGENT", "PORT", "STATUS", "CURRENT TASK", "QUEUE", "MAIL", "BUDDY", "LAST BEAT", ""]
 _EVERY_S = 1.0
 #: Where it is only printed when something changed.
 _EVERY_S_UNSEEN = 3.0
@@ -30,7 +30,7 @@ def _cells(row: Row) -> list[str]:
     task = f"{row.task} {row.progress:.0%}" if row.task and row.progress is not None else (row.task or "-")
     beat = "-" if row.beat_age_s is None else f"{row.beat_age_s:.0f} s ago"
     task = task if len(task) <= 44 else task[:43] + "…"
-    return [row.agent, str(row.port), row.status, task, str(row.queue), row.buddy, beat, row.note]
+    return [row.agent, str(row.port), row.status, task, str(row.queue), str(row.mail), row.buddy, beat, row.note]
 
 
 class LiveTable:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mesh.cli.app import cli, echo_json, known_agent, open_store, table, with_json, with_root
+from mesh.cli.app import as_json_text, cli, echo_json, known_agent, one_line, open_store, table, with_json, with_root
 from mesh.clock import SYSTEM
 
 
@@ -124,18 +124,16 @@ def _head(found: dict[str, Any]) -> str:
 def _tail(found: dict[str, Any]) -> str:
     lines = [f"alert: [{a['severity']}] {a['agentId']}: {a['title']}. {a['detail']}" for a in found["alerts"]]
     lines += [f"blocker: {b['agent']}: {b['topic']}: {b['description']}" for b in found["blockers"]]
-    return "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
+    return "".join(f"\n{one_line(line)}" for line in lines) + ("\n" if lines else "")
 
 
 def _event(event: dict[str, Any], as_json: bool) -> str:
     if as_json:
-        import json
-
-        return json.dumps(event, ensure_ascii=False)
+        return as_json_text(event)
     known = ("at", "tick", "agentId", "event", "reason")
     ids = " ".join(f"{key}={value}" for key, value in event.items() if key not in known and value is not None)
     parts = [str(event.get("at")), f"{event.get('agentId')!s:<8}", str(event.get("event")), str(event.get("reason"))]
-    return "  ".join(part for part in (*parts, ids) if part)
+    return "  ".join(part if part is parts[1] else one_line(part) for part in (*parts, ids) if part)
 
 
 def _number(value: float | int | None) -> str:

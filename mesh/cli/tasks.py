@@ -246,13 +246,14 @@ def _show(found: Task, as_json: bool) -> None:
     if as_json:
         echo_json(found.dump())
         return
-    click.echo(f"{found.id}  {found.status}  {found.title}")
-    click.echo(f"owner {found.owner}, from {found.from_}, priority {found.priority}, attempts {found.attempts}")
-    for entry in found.history:
-        click.echo(f"  {entry['at']}  {entry['status']}  {entry['reason']} ({entry['by']})")
+    from mesh.policy.plain_text import plain
+
+    lines = [f"{found.id}  {found.status}  {found.title}"]
+    lines.append(f"owner {found.owner}, from {found.from_}, priority {found.priority}, attempts {found.attempts}")
+    lines += [f"  {entry['at']}  {entry['status']}  {entry['reason']} ({entry['by']})" for entry in found.history]
     if found.error:
-        click.echo(f"error: {found.error}")
+        lines.append(f"error: {found.error}")
     if found.result:
-        click.echo(f"\n{found.result.text.rstrip()}")
-        for evidence in found.result.evidence:
-            click.echo(f"evidence: {evidence}")
+        lines.append(f"\n{found.result.text.rstrip()}")
+        lines += [f"evidence: {evidence}" for evidence in found.result.evidence]
+    click.echo(plain("\n".join(lines)))  # what agents wrote must not steer a terminal

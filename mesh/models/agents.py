@@ -115,6 +115,19 @@ class Blocker(Filed):
     task_id: str | None = None
     worked_by: str | None = None
     resolved_at: str | None = None
+    #: The message that reported it last: the same report read twice counts once.
+    reported_by: str | None = None
+
+
+class Insight(Filed):
+    """One entry of `knowledge/insights.json`."""
+
+    id: str
+    at: str
+    agent: str
+    topic: str
+    data: Any = None
+    tags: list[str] = []
 
 
 class ClockFile(Filed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ Line = Annotated[
     str, StringConstraints(min_length=1, max_length=200, strip_whitespace=True, pattern=r"^[^\x00-\x1f\x7f-\x9f]+$")
 ]
 _DEPTH_MAX = 32
+_DERIVED_FROM_MAX = 90
 
 
 def plain_json(value: Any) -> Any:
@@ -62,6 +64,12 @@ PlainJson = Annotated[dict[str, Any], AfterValidator(plain_json)]
 def is_id(text: str) -> bool:
     """Whether the text may name a task or a message. `.` and `..` can't: ids become file names."""
     return re.fullmatch(ID_PATTERN, text) is not None and not text.startswith(".")
+
+
+def derived_id(id_: str, *, prefix: str = "", suffix: str = "") -> str:
+    """An id that follows from another, always the same. Where that is too long to be part of it, its hash is."""
+    name = id_ if len(id_) <= _DERIVED_FROM_MAX else hashlib.sha256(id_.encode()).hexdigest()
+    return f"{prefix}{name}{suffix}"
 
 
 class Filed(BaseModel):

@@ -101,6 +101,8 @@ class Task(Filed):
     history: list[dict[str, Any]] = []
     claim: Claim | None = None
     cancel_requested: str | None = None
+    #: The id of the message that it was asked for by.
+    message: str | None = None
     revision: int = 0
     digest: str = ""
 

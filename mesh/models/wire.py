@@ -139,6 +139,7 @@ class StatusAnswer(AgentState):
     buddy: str | None
     watched_by: str | None
     inbox_length: int
+    mail: dict[str, Any]
     root: str
     registry: dict[str, Any]
     alerts: list[Alert]
@@ -164,3 +165,16 @@ class Cancelled(Filed):
 class Woken(Filed):
     awake: bool
     did: list[str]
+
+
+class MessageReceived(Filed):
+    """Answer of `POST /message`."""
+
+    received: bool
+    id: str
+    #: The answer itself, where it is known at once (to a `status_request`).
+    response: dict[str, Any] | None = None
+
+
+class Acked(Filed):
+    acked: bool

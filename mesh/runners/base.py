@@ -33,3 +33,12 @@ class Runner(Protocol[Context]):
     async def run(self, task: Task, context: Context) -> Report:
         """Do the work. Raises SkillInputError where the input is wrong; anything else is a failed attempt."""
         ...
+
+    @property
+    def reads_mail(self) -> bool:
+        """Whether anybody reads text that is shown."""
+        ...
+
+    async def show(self, text: str) -> None:
+        """Show the text of messages to whoever does the work; returns once they really have it."""
+        ...

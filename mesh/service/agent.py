@@ -21,6 +21,7 @@ from mesh.policy import tasks as task_policy
 from mesh.policy.tasks import Attempt, Ending
 from mesh.runners.skills import SkillsRunner
 from mesh.service import carrier
+from mesh.service.agent_mail import AgentMail
 from mesh.service.buddy_client import BuddyClient
 from mesh.service.core import Core, log
 from mesh.service.roles import Agent
@@ -33,7 +34,7 @@ from mesh.store.locks import SleepingClock
 from mesh.store.switches import ALL
 
 _FREE_SPACE_EVERY_BEATS = 5
-_WORKER = "worker"
+_WORKER, _MAIL = "worker", "mail"
 
 
 class AgentService:
@@ -53,8 +54,13 @@ class AgentService:
         self.core = Core(role, root, tick_seconds, time)
         self.client = BuddyClient(self.core)
         self.rounds = Rounds(self.core, self.client)
-        self.runner = SkillsRunner(role.skills)
+        self.runner = SkillsRunner(role.skills, role.mail_reader)
         self.worker = Worker(self.core, self.runner)
+        self.mail = AgentMail(self.core, self.runner)
+        self.mail.effects.on_shutdown = self._shut_down
+        self.core.turn_ended = self.mail.turn_ended
+        #: Called when somebody with the right to do so has ended this agent by message.
+        self.on_shutdown: Callable[[str], None] = lambda reason: None
         self.scheduler = Scheduler(self.core, self.tick)
         self._on_fatal = on_fatal
         self._beat: BeatWriter | None = None
@@ -80,6 +86,7 @@ class AgentService:
         core.event("started", f"incarnation {core.incarnation}")
         self._spawn(self._beat_forever(), "beats")
         self._spawn(self.worker.run(), _WORKER)
+        self._spawn(self.mail.run(), _MAIL)
         # The first gate is passed at once: it begins the count of slots after a reboot.
         await self.tick()
         self.scheduler.start()
@@ -88,8 +95,9 @@ class AgentService:
         """Stop the work in hand (it goes back to the queue), then everything else."""
         self.scheduler.stop()
         self.worker.stop()
+        self.mail.stop()
         grace_s = self.core.limits.stop_grace_s
-        working = {task for task in self._running if task.get_name() == _WORKER}
+        working = {task for task in self._running if task.get_name() in (_WORKER, _MAIL)}
         if working:
             await asyncio.wait(working, timeout=grace_s)
         for task in self._running:
@@ -113,12 +121,16 @@ class AgentService:
 
     def wake(self, giver: str, reason: str) -> list[str]:
         """The agent's own pass now: look around and take due work. Never touches a task that runs."""
-        did = ["looked for edited files", "looked for tasks"]
+        did = ["looked for edited files", "looked for tasks", "looked for mail"]
         self._seen.clear()
         self._spawn(self._look_once())
         self.core.wake_worker()
+        self.mail.postman.notice()
         self.core.event("woken", reason or "no reason given", by=giver)
         return did
+
+    def _shut_down(self, reason: str) -> None:
+        self.on_shutdown(reason)
 
     # -- beats
 
@@ -212,6 +224,7 @@ class AgentService:
         if was != core.paused:
             core.event("paused" if core.paused else "resumed", core.paused or "")
             core.wake_worker()
+            self.mail.turn_ended()
             self._spawn(self._rest(), "rest")
 
     async def _read_queue(self) -> None:

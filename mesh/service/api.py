@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,9 +31,11 @@ from mesh.service.agent import AgentService
 from mesh.service.auth import Caller, speaks_as
 from mesh.service.core import log
 from mesh.service.guard import Door, Guard, encode_problem, is_task_post
+from mesh.service.mail_api import add_mail
 from mesh.service.roles import Agent
 
 _LIST_MAX = 1000
+_RETRY_AFTER_S = 30
 
 
 def build_app(title: str, make_service: Callable[[], AgentService]) -> FastAPI:
@@ -64,6 +67,7 @@ def build_app(title: str, make_service: Callable[[], AgentService]) -> FastAPI:
     _add_looks(app)
     _add_tasks(app)
     _add_buddy(app)
+    add_mail(app)
     return app
 
 
@@ -137,6 +141,7 @@ def _add_looks(app: FastAPI) -> None:
             "buddy": entry.buddy if entry else None,
             "watchedBy": core.registry.watcher_of(core.agent),
             "inboxLength": core.queue_length,
+            "mail": service.mail.overview(),
             "root": core.store.layout.root,
             "registry": {"ok": error is None, "error": error.problem() if error else None},
             "alerts": [alert.dump() for alert in alerts],
@@ -214,7 +219,9 @@ def _add_buddy(app: FastAPI) -> None:
 def _add_errors(app: FastAPI) -> None:
     def problem(request: Request, error: MeshError) -> Response:
         refused = is_task_post(request.method, request.url.path)
-        headers = {"Retry-After": "30"} if error.status in (429, 503, 507) else None
+        headers = None
+        if error.status in (429, 503, 507):
+            headers = {"Retry-After": str(math.ceil(error.facts.get("retryAfterS", _RETRY_AFTER_S)))}
         return Response(encode_problem(error, task_refused=refused), error.status, headers, api_docs.PROBLEM)
 
     @app.exception_handler(MeshError)

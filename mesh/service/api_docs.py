@@ -7,7 +7,18 @@ from typing import Any
 from fastapi import Depends
 from fastapi.security import HTTPBearer
 
-from mesh.models.wire import Cancelled, HealthAnswer, Problem, StatusAnswer, TaskAccepted, TaskView, Woken
+from mesh.models import Attachment, Message
+from mesh.models.wire import (
+    Acked,
+    Cancelled,
+    HealthAnswer,
+    MessageReceived,
+    Problem,
+    StatusAnswer,
+    TaskAccepted,
+    TaskView,
+    Woken,
+)
 
 PROBLEM = "application/problem+json"
 Responses = dict[int | str, dict[str, Any]]
@@ -18,12 +29,12 @@ SECRET = [Depends(HTTPBearer(auto_error=False, description="An agent's secret, o
 _DESCRIPTIONS = {
     401: "no secret, or nobody's",
     403: "a foreign Host or Origin, or the caller may not do this",
-    404: "no such agent, task or path",
+    404: "no such agent, task, message, attachment or path",
     409: "contradicts what is there, or nothing here can do it",
     413: "the body is too large",
     415: "the body isn't said to be JSON",
     422: "wrong shape; `errors` names the fields",
-    429: "the queue is full",
+    429: "a queue or an inbox is full, or too many messages came; `Retry-After` says when to try again",
     503: "the files can't be used right now",
     507: "too little free disk space",
 }
@@ -51,3 +62,12 @@ TASKS: Responses = {200: {"model": list[TaskView]}, **_ALWAYS, **problems(401, 4
 CANCELLED: Responses = {200: {"model": Cancelled}, **_ALWAYS, **_BODY, **problems(404, 409, 503)}
 BUDDY: Responses = {**_ALWAYS, **_BODY, **problems(404, 503)}
 WAKE: Responses = {200: {"model": Woken}, **_ALWAYS, **_BODY, **problems(404)}
+MESSAGE_RECEIVED: Responses = {202: {"model": MessageReceived}, **_ALWAYS, **_BODY, **problems(404, 409, 429, 503, 507)}
+MESSAGES: Responses = {200: {"model": list[Message]}, **_ALWAYS, **problems(401, 503)}
+ACKED: Responses = {200: {"model": Acked}, **_ALWAYS, **_BODY, **problems(404, 503, 507)}
+ATTACHED: Responses = {201: {"model": Attachment}, **_ALWAYS, **problems(401, 413, 503, 507)}
+ATTACHMENT: Responses = {
+    200: {"description": "the content", "content": {"application/octet-stream": {}}},
+    **_ALWAYS,
+    **problems(401, 404, 503),
+}

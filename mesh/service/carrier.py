@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mesh import clock
 from mesh.errors import MeshError
-from mesh.models import HealthFile
+from mesh.models import HUMAN, HealthFile
 from mesh.policy import schedule
 from mesh.policy.liveness import system_health
+from mesh.service import mail_care
 from mesh.service.core import Core
 from mesh.service.overview import health
 
@@ -16,7 +17,12 @@ _RETENTION_EVERY_TICKS = 60
 async def carry(core: Core) -> None:
     """The carrier's work for the present tick. What fails is journalled; the next carrier does it again."""
     try:
+        await _look_after_mail(core)
         await core.io(refresh, core)
+        if mail_care.due(core.clock, core.mesh_now):
+            kept = await core.io(mail_care.keep_house, core)
+            if kept:
+                core.event("mail_retention", ", ".join(f"{name}: {count}" for name, count in kept.items()), **kept)
         if core.clock.tick % core.limits.repair_every_ticks == 0:
             await core.io(core.store.tasks.repair)
             for task in await core.io(core.store.tasks.reclaim, list(core.registry.agents)):
@@ -27,6 +33,15 @@ async def carry(core: Core) -> None:
                 core.event("retention", ", ".join(f"{name}: {count}" for name, count in done.items()))
     except MeshError as error:
         core.event("carry_failed", error.detail)
+
+
+async def _look_after_mail(core: Core) -> None:
+    """One inbox that can't be looked at doesn't keep the others from it."""
+    for address in (*core.registry.agents, HUMAN):
+        try:
+            await core.io(mail_care.look_after, core, address)
+        except MeshError as error:
+            core.event("mail_care_failed", error.detail, address=address)
 
 
 def refresh(core: Core) -> None:

@@ -1,7 +1,6 @@
-"""What the parts of one agent's service share: its store, its registry, its state, and the writer thread.
+"""What the parts of one agent's service share: its store, its registry and its state.
 
-Reads of a few bytes happen on the event loop; everything that flushes goes through `io`, one thread a process, so
-that a slow disk makes an agent slow to write, not deaf.
+Reads of a few bytes happen on the event loop; everything that flushes goes through `io` to the writer thread.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
 from mesh import clock
@@ -19,7 +16,9 @@ from mesh.errors import DiskFull, DurabilityLost, Fenced, MeshError
 from mesh.limits import Limits
 from mesh.models import AgentState, ClockFile, Metrics, Registry, Stamps, TaskStatus
 from mesh.policy.buddy import Situation, concerns
+from mesh.service.compose import put_in_force
 from mesh.service.roles import Agent
+from mesh.service.writer import in_writer, writer
 from mesh.store import Store
 from mesh.store.locks import SleepingClock
 
@@ -29,16 +28,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DAY = timedelta(days=1)
-
-
-@cache
-def _writer() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="mesh-writer")
-
-
-async def in_writer(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function on this process' writer thread."""
-    return await asyncio.get_running_loop().run_in_executor(_writer(), partial(function, *args, **kwargs))
 
 
 class Core:
@@ -55,6 +44,7 @@ class Core:
         self.registry: Registry = self.store.registry.current
         self.limits: Limits = self.registry.limits_for(self.agent)
         self.store.apply(self.limits)
+        put_in_force(self.store, self.registry)
         self.started_s = time.monotonic()
         self.paused: str | None = None
         self.disk_low = False
@@ -72,6 +62,10 @@ class Core:
         self.fatal: str | None = None
         #: Called when there may be something to do.
         self.wake_worker: Callable[[], None] = lambda: None
+        #: Called when a task is over: what waited for that may go on.
+        self.turn_ended: Callable[[], None] = lambda: None
+        #: Held by whoever has the runner's attention: a task, or the reading of mail.
+        self.turn = asyncio.Lock()
 
     # -- doing
 
@@ -82,9 +76,10 @@ class Core:
         try:
             return await in_writer(function, *args, **kwargs)
         except (Fenced, DurabilityLost) as error:
-            lost = self.store.files.lost
-            if lost or not self.store.disk.signature(self.store.files.scratch):
+            if self.store.files.lost:
                 self.fatal = error.detail
+            elif not self.store.disk.signature(self.store.files.scratch):
+                self.fatal = f"a newer incarnation of {self.agent} has taken over"
             raise
         except DiskFull:
             self.disk_low = True
@@ -94,7 +89,7 @@ class Core:
 
     def event(self, event: str, reason: str = "", **ids: Any) -> None:
         """Record a decision that was carried out; never waits."""
-        _writer().submit(self.store.journal.event, self.agent, event, reason, **ids)
+        writer().submit(self.store.journal.event, self.agent, event, reason, **ids)
 
     async def save(self) -> None:
         """Write the agent's state. A state that can't be written now is written with the next change."""
@@ -128,6 +123,7 @@ class Core:
         if self.agent in registry.agents:
             self.limits = registry.limits_for(self.agent)
             self.store.apply(self.limits)
+        put_in_force(self.store, registry)
 
     def situation(self, state: AgentState | None = None, queue_length: int | None = None) -> Situation:
         """What is known of this agent, or of another by its state."""

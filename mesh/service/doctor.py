@@ -10,16 +10,21 @@ from typing import Any
 
 from mesh import clock
 from mesh.errors import MeshError
+from mesh.models import HUMAN
 from mesh.service import ports
+from mesh.service.mail_overview import ended
 from mesh.service.overview import supervisor
 from mesh.store import Store
 from mesh.store.documents import BLOCKERS, CLOCK, HEALTH, MEMORY, STATE, TASKS
 from mesh.store.files import last_copy
 from mesh.store.locks import read_label
+from mesh.store.mail.ages import written
+from mesh.store.mail.names import is_mail
 
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CLOCK_AHEAD_S = 120
 _OLD_LOCK_S = 10
+_OLD_QUEUED_S = 3_600
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ def examine(store: Store) -> list[Finding]:
         _writing,
         _documents,
         _files,
+        _mail,
         _agents,
     ]
     findings: list[Finding] = []
@@ -190,6 +196,53 @@ def _files(store: Store) -> Iterator[Finding]:
                 yield Finding("lock", False, detail, "restart its holder: the lock goes with it")
             else:
                 store.disk.unlock(handle)
+
+
+def _mail(store: Store) -> Iterator[Finding]:
+    """Who may read the mail, and what of it is stuck."""
+    addresses = [*store.registry.current.agents, HUMAN]
+    bad = [finding for address in addresses for finding in (*_open_mail(store, address), *_stuck_mail(store, address))]
+    yield from bad
+    if not bad:
+        yield Finding("mail", True, "private, and none is dead or stuck")
+
+
+def _open_mail(store: Store, address: str) -> Iterator[Finding]:
+    folders = store.layout.mail(address)
+    for folder in folders.folders()[1:]:
+        # What people drop there by hand has whatever mode their shell gave it; the folder around it is closed.
+        names = [] if folder in (folders.inbox, folders.rejected) else filter(is_mail, store.files.names(folder))
+        open_files = [name for name in names if _is_open(f"{folder}/{name}")]
+        where = store.layout.relative(folder)
+        if _is_open(folder):
+            yield Finding("mail modes", False, f"{where} is open to others", f"chmod 700 {folder}")
+        if open_files:
+            detail = f"{where}: others may use {open_files[0]} (files like it: {len(open_files)})"
+            yield Finding("mail modes", False, detail, f"chmod 600 {folder}/*.json")
+
+
+def _is_open(path: str) -> bool:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISLNK(found.st_mode) and bool(found.st_mode & _OPEN_TO_OTHERS)
+
+
+def _stuck_mail(store: Store, address: str) -> Iterator[Finding]:
+    queued, now_s = store.layout.mail(address).queued, store.time.wall().timestamp()
+    stamps = [written(store.files, f"{queued}/{name}") for name in filter(is_mail, store.files.names(queued))]
+    old = [stamp for stamp in stamps if stamp is not None and now_s - stamp > _OLD_QUEUED_S]
+    if old:
+        detail = (
+            f"{len(old)} of {address}'s messages wait in its outbox, the oldest since {(now_s - min(old)) / 60:.0f} min"
+        )
+        mend = f"see what fills the recipients' inboxes: mesh mail list; they lie in {queued}"
+        yield Finding("mail queued", False, detail, mend)
+    dead = sum(1 for _ in ended(store, address, ["dead"]))
+    if dead:
+        mend = f"mesh mail dead {address}; mesh mail retry ID, or delete what you don't need"
+        yield Finding("dead mail", False, f"{dead} in {address}'s dead/", mend)
 
 
 def _agents(store: Store) -> Iterator[Finding]:

@@ -18,7 +18,12 @@ from mesh.service.auth import identify
 from mesh.service.core import Core
 
 _ALWAYS_ALLOWED = frozenset({"localhost", "127.0.0.1", "::1"})
+#: The key of `scope["state"]` that says that a request came through the agent's Unix socket. Only who listens sets
+#: that state: nothing that a client sends gets there.
+CAME_LOCALLY = "mesh.local"
 _OPEN_PATHS = frozenset({"/health"})
+#: Where content of any type comes in, as it is.
+ATTACHMENT_PATH = "/attachment"
 #: A length of more digits is too large whatever it is, and int() refuses very long ones.
 _DIGITS_MAX = 18
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -47,9 +52,10 @@ class Guard:
         try:
             self._check_host(core, headers)
             if scope["path"] not in _OPEN_PATHS:
-                scope["caller"] = identify(core, headers.get(b"authorization"))
+                local = scope.get("state", {}).get(CAME_LOCALLY) is True
+                scope["caller"] = identify(core, headers.get(b"authorization"), local=local)
             if scope["method"] in _WITH_BODY:
-                body = await self._body(core, headers, receive)
+                body = await self._body(core, scope["path"], headers, receive)
                 receive = _Replay(body, receive)
         except MeshError as error:
             await send_problem(send, error, task_refused=is_task_post(scope["method"], scope["path"]))
@@ -74,8 +80,9 @@ class Guard:
         own = core.registry.agents.get(core.agent)
         return {name.lower() for name in (*core.registry.allowed_hosts, *([own.host] if own else []))}
 
-    async def _body(self, core: Core, headers: Mapping[bytes, str], receive: Receive) -> bytes:
-        limit = core.limits.message_bytes_max
+    async def _body(self, core: Core, path: str, headers: Mapping[bytes, str], receive: Receive) -> bytes:
+        attachment = path == ATTACHMENT_PATH
+        limit = core.limits.attachment_bytes_max if attachment else core.limits.message_bytes_max
         declared = headers.get(b"content-length", "")
         if declared.isascii() and declared.isdigit() and (len(declared) > _DIGITS_MAX or int(declared) > limit):
             raise _too_large(limit)
@@ -90,7 +97,7 @@ class Guard:
             if not message.get("more_body"):
                 break
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
-        if body and kind != "application/json" and not kind.endswith("+json"):
+        if body and not attachment and kind != "application/json" and not kind.endswith("+json"):
             raise WrongContentType(
                 f"The body is {kind or 'of no stated type'}; send JSON with 'Content-Type: application/json'."
             )

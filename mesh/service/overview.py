@@ -28,6 +28,8 @@ class Row:
     watched_by: str
     beat_age_s: float | None
     queue: int
+    #: Messages that wait in its inbox.
+    mail: int
     healthy: bool
     note: str
 
@@ -58,6 +60,7 @@ def rows(store: Store, notes: dict[str, str] | None = None) -> list[Row]:
                 watched_by=registry.watcher_of(agent) or "",
                 beat_age_s=round(age_s, 1) if age_s is not None else None,
                 queue=waiting.get(agent, 0),
+                mail=store.mail.counting.waiting(store.layout.mail(agent)),
                 healthy=health.healthy and health.concern != "stopped",
                 note=note,
             )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 Skill = Callable[["SkillContext"], Awaitable[Report]]
+Reader = Callable[[str], Awaitable[None]]
 
 
 class Agent:
@@ -42,6 +43,7 @@ class Agent:
         self.id = id
         self.persona = persona
         self.skills: dict[str, Skill] = {}
+        self.mail_reader: Reader | None = None
 
     def skill(self, title: str) -> Callable[[Skill], Skill]:
         """Register a coroutine `(context) -> Report` for tasks with this title."""
@@ -52,6 +54,13 @@ class Agent:
             return function
 
         return register
+
+    def reader(self, function: Reader) -> Reader:
+        """Register a coroutine `(text) -> None` that reads mail: it is handed the text of messages, each in an
+        envelope that says who wrote it, and has read them when it returns. Between tasks, never during one."""
+        assert self.mail_reader is None, f"two functions read the mail of {self.id}"
+        self.mail_reader = function
+        return function
 
     @cached_property
     def app(self) -> FastAPI:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 
@@ -31,6 +32,8 @@ from mesh.service import ports
 from mesh.service.agent import AgentService
 from mesh.service.api import build_app
 from mesh.service.core import log
+from mesh.service.guard import CAME_LOCALLY
+from mesh.service.local_socket import LocalSocket
 from mesh.service.roles import load
 from mesh.store import Store
 from mesh.store.locks import SleepingClock
@@ -53,7 +56,9 @@ class AgentServer(uvicorn.Server):
         self._sock = sock
         self._ended = asyncio.Event()
         self._address = (entry.host, entry.port)
+        self._local = LocalSocket(service.core, _BACKLOG)
         service.on_address = self.listen_at
+        service.on_shutdown = lambda reason: self.end()
         super().__init__(
             uvicorn.Config(
                 app,
@@ -88,7 +93,12 @@ class AgentServer(uvicorn.Server):
             self.servers = []
             return
         self.servers = [await self._listen(self._sock)]
+        await self._local.open(partial(self._listen, local=True))
         self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._local.close()
+        await super().shutdown(sockets)
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
@@ -145,12 +155,14 @@ class AgentServer(uvicorn.Server):
             await asyncio.sleep(_BIND_PAUSE_S)
         return ports.bind(host, port, self.service.core.agent)
 
-    async def _listen(self, sock: socket.socket) -> asyncio.Server:
+    async def _listen(self, sock: socket.socket, *, local: bool = False) -> asyncio.Server:
+        """Serve who connects to this bound socket; every request carries whether that is the `local` one."""
         config = self.config
+        state = {**self.lifespan.state, CAME_LOCALLY: local}
 
         def protocol() -> asyncio.Protocol:
             return config.http_protocol_class(  # type: ignore[call-arg]
-                config=config, server_state=self.server_state, app_state=self.lifespan.state
+                config=config, server_state=self.server_state, app_state=state
             )
 
         loop = asyncio.get_running_loop()

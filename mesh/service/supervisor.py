@@ -164,6 +164,7 @@ class Supervisor:
         import concurrent.futures.thread
 
         import apscheduler.triggers.interval
+        import asyncinotify
         import httptools
         import httpx
         import uvicorn.lifespan.on
@@ -172,7 +173,8 @@ class Supervisor:
         import mesh.service.server
         from mesh.service.roles import load
 
-        assert all((asyncio.subprocess, concurrent.futures.thread, apscheduler, httptools, httpx, uvicorn, mesh))
+        libraries = (asyncio.subprocess, concurrent.futures.thread, apscheduler, asyncinotify, httptools, httpx)
+        assert all((*libraries, uvicorn, mesh))
         for agent in self.roster.registry.agents:
             with contextlib.suppress(RoleBroken):  # it will say so itself, and only it is kept down
                 load(agent)

@@ -20,9 +20,18 @@ from mesh.service.core import Core
 _HIDDEN = ("digest", "revision")
 
 
-async def take_in(core: Core, can_run: Callable[[Task], bool], body: TaskRequest, giver: str, caller: Caller) -> Task:
-    """Accept a task, durably, or say why not. Raises Forbidden, NothingRunsIt, Invalid, Conflict, QueueFull."""
+async def take_in(
+    core: Core,
+    can_run: Callable[[Task], bool],
+    body: TaskRequest,
+    giver: str,
+    caller: Caller,
+    message: str | None = None,
+) -> Task:
+    """Accept a task, durably, or say why not. `message` is the id of the message that asks for it. Raises
+    Forbidden, NothingRunsIt, Invalid, Conflict, QueueFull."""
     task = make_task(core.agent, core.time.wall(), body, giver, caller.via)
+    task.message = message
     known = await core.io(_known, core, task)
     if known is not None:
         return known
@@ -90,9 +99,11 @@ async def cancel(core: Core, task_id: str, caller: Caller) -> None:
     """Cancel, if the caller may. Raises UnknownTask, TaskEnded, Forbidden."""
     task = await core.io(find, core, task_id)
     if not may_cancel(core.registry, caller.name, task):
+        who = f"{caller.name} may not cancel it"
+        if caller.is_local:
+            who = "Without a secret nothing is cancelled (send an agent's secret or the operator's header)"
         raise Forbidden(
-            f"{caller.name} may not cancel it: only its owner, its giver, {core.registry.orchestrator} and people may.",
-            taskId=task_id,
+            f"{who}: only its owner, its giver, {core.registry.orchestrator} and people may.", taskId=task_id
         )
     by = caller.via or caller.name
     await core.io(core.store.tasks.cancel, task_id, by, f"cancelled by {by}")

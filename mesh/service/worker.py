@@ -15,18 +15,21 @@ from typing import Any
 
 from mesh import clock
 from mesh.errors import Fenced, MeshError, SkillInputError
-from mesh.models import AgentStatus, Claim, CurrentTask, Task, TaskResult, TaskStatus, Verdict
+from mesh.models import HUMAN, AgentStatus, Claim, CurrentTask, Task, TaskResult, TaskStatus, Verdict, task_update
 from mesh.models.base import plain_json
 from mesh.policy import tasks as policy
 from mesh.policy.tasks import Attempt, Ending
 from mesh.runners.base import Report, Runner
 from mesh.service.core import Core, log
 from mesh.service.skill_context import SkillContext
+from mesh.store.mailbox import Again
 
 _LOOK_S = 0.25
 _SAVE_PROGRESS_S = 2.0
 _SETTLE_AGAIN_S = 1.0
 _STUBBORN_GRACES = 6
+#: An agent that gave a task is told of each quarter of it.
+_TELL_EVERY = 0.25
 _CUT_NOTE = "\n\n… cut: the report was longer than the mesh keeps.\n"
 
 
@@ -37,6 +40,7 @@ class Worker:
         self._wakeup = asyncio.Event()
         self._stopping = False
         self._progress = 0.0
+        self._told = 0.0
         core.wake_worker = self._wakeup.set
 
     def can_run(self, task: Task) -> bool:
@@ -45,16 +49,24 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped."""
         while not self._stopping:
-            try:
-                task = await self._take()
-            except MeshError as error:
-                log.warning("%s: no task could be taken: %s", self._core.agent, error.detail)
-                task = None
-            if task is not None:
-                await self._work(task)
-            elif not self._stopping:
+            # Mail is read between tasks: who waits for the turn gets it after each.
+            async with self._core.turn:
+                worked = await self._work_once()
+            if not worked and not self._stopping:
                 await self._wakeup.wait()
                 self._wakeup.clear()
+
+    async def _work_once(self) -> bool:
+        """Take a task, if there is one, and do it."""
+        try:
+            task = None if self._stopping else await self._take()
+        except MeshError as error:
+            log.warning("%s: no task could be taken: %s", self._core.agent, error.detail)
+            return False
+        if task is None:
+            return False
+        await self._work(task)
+        return True
 
     def stop(self) -> None:
         """Take nothing more; what runs is stopped and goes back to the queue."""
@@ -254,6 +266,8 @@ class Worker:
         core.active_now()
         core.event("task_started", f"attempt {task.attempts}", taskId=task.id, title=task.title)
         await core.save()
+        self._told = 0.0
+        await self._tell_giver(task, 0.0)
 
     async def _finish(self) -> None:
         core = self._core
@@ -262,6 +276,16 @@ class Worker:
         core.state.stamps.task_s, core.state.stamps.idle_s = None, core.time.boottime()
         core.active_now()
         await core.save()
+        core.turn_ended()
+
+    async def _tell_giver(self, task: Task, progress: float) -> None:
+        """Tell the agent that gave the task how far it is. People look at the task itself."""
+        core = self._core
+        if task.from_ in (HUMAN, core.agent) or task.from_ not in core.registry.agents:
+            return
+        step = f"{task.attempts}-{round(progress * 100)}"
+        told = task_update(task, progress, clock.iso(core.time.wall()), step)
+        await self._quietly(lambda: core.io(core.store.mail.tell, told, Again.BY_ID))
 
     def _note_progress(self, share: float) -> None:
         self._progress = round(share, 3)
@@ -274,6 +298,9 @@ class Worker:
         await core.save()
         progress = core.store.tasks.progress
         await self._quietly(lambda: core.io(progress, claim, task.id, self._progress, task.estimated_completion))
+        if self._progress - self._told >= _TELL_EVERY:
+            self._told = self._progress
+            await self._tell_giver(task, self._progress)
 
     async def _quietly(self, step: Callable[[], Awaitable[object]]) -> None:
         """Carry out a step whose failure must not undo what is settled already."""

@@ -34,13 +34,17 @@ class Alerts:
         severity: str = "medium",
         tried: list[str] | None = None,
         next_: str = "",
+        once: bool = False,
     ) -> bool:
         """Raise the alert, or count it again if it is open already. True if it is new. `about` tells two
-        troubles of one type and agent apart (a task, a file)."""
+        troubles of one type and agent apart (a task, a file). With `once` one that was raised before, whatever
+        became of it, is left as it is."""
         name = _name(type_, agent, about)
         now = clock.iso(self._time.wall())
         with self._locks.hold("system/human"):
             known = self._read(name)
+            if once and known is not None:
+                return False
             fresh = known is None or known.status == "resolved"
             since, count = (now, 1) if fresh or known is None else (known.since, known.count + 1)
             status = "open" if fresh or known is None else known.status

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from typing import NamedTuple, Protocol
 
 
@@ -17,6 +18,18 @@ class Signature(NamedTuple):
     inode: int
     mtime_ns: int
     size: int
+
+
+class Entry(NamedTuple):
+    """What lies under a name, links not followed."""
+
+    is_file: bool
+    inode: int
+    size: int
+    owner: int
+    #: When it came to lie there: writing and linking set it, and nobody can set it back.
+    changed_ns: int
+    links: int
 
 
 class Disk(Protocol):
@@ -33,6 +46,18 @@ class Disk(Protocol):
     def close(self, fd: int) -> None: ...
 
     def read(self, path: str) -> bytes: ...
+
+    def read_start(self, path: str, bytes_max: int) -> bytes:
+        """The first bytes of a regular file. A link is not followed (OSError), a pipe does not block."""
+        ...
+
+    def write_back(self, fd: int) -> None:
+        """Begin to write to the disk what `flush` will wait for: worth it where several files follow."""
+        ...
+
+    def read_handle(self, handle: int) -> bytes:
+        """The content of a file whose lock is held, at most 64 KB."""
+        ...
 
     def append(self, path: str, data: bytes) -> None:
         """Add to the end in one piece, creating the file (mode 600) if need be; not flushed."""
@@ -80,6 +105,10 @@ class Disk(Protocol):
         """None where there is no file. Follows links."""
         ...
 
+    def look(self, path: str) -> Entry | None:
+        """What lies there, or None. Follows no link."""
+        ...
+
     def free_bytes(self, path: str) -> int: ...
 
     def try_lock(self, path: str) -> int | None:
@@ -119,6 +148,19 @@ class PosixDisk:
             return b"".join(parts)
         finally:
             os.close(fd)
+
+    def read_start(self, path: str, bytes_max: int) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return os.read(fd, bytes_max)
+        finally:
+            os.close(fd)
+
+    def write_back(self, fd: int) -> None:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def read_handle(self, handle: int) -> bytes:
+        return os.pread(handle, 1 << 16, 0)
 
     def append(self, path: str, data: bytes) -> None:
         fd = self.open_append(path)
@@ -176,6 +218,14 @@ class PosixDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return Signature(found.st_ino, found.st_mtime_ns, found.st_size)
+
+    def look(self, path: str) -> Entry | None:
+        try:
+            found = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        is_file = stat.S_ISREG(found.st_mode)
+        return Entry(is_file, found.st_ino, found.st_size, found.st_uid, found.st_ctime_ns, found.st_nlink)
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)

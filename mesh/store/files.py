@@ -10,12 +10,15 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from contextlib import suppress
 from typing import NoReturn
 
 from mesh.errors import DiskFull, DurabilityLost, Fenced, StoreUnavailable
-from mesh.store.disk import Disk, Signature
+from mesh.store.disk import Disk, Entry, Signature
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+#: So much of a file's name goes into that of its temporary: both must fit into 255 bytes.
+_STEM_BYTES_MAX = 200
 
 
 class Files:
@@ -64,6 +67,13 @@ class Files:
         except OSError as error:
             self._raise(error, "look at", path)
 
+    def look(self, path: str) -> Entry | None:
+        """What lies there, links not followed; None where there is nothing."""
+        try:
+            return self.disk.look(path)
+        except OSError as error:
+            self._raise(error, "look at", path)
+
     def resolve(self, path: str) -> str:
         """The file that a link leads to; the path itself if it is no link."""
         try:
@@ -82,7 +92,7 @@ class Files:
                 self._keep_last(path)
             self.disk.rename(temporary, path)
         except OSError as error:
-            self._drop(temporary)
+            self.drop(temporary)
             if self._folder_is_gone(error, path):
                 self.make_folders(os.path.dirname(path))
                 return self.replace(path, data, keep_last=keep_last)
@@ -99,9 +109,9 @@ class Files:
         except FileExistsError:
             made = False
         except OSError as error:
-            self._drop(temporary)
+            self.drop(temporary)
             self._raise(error, "create", path)
-        self._drop(temporary)
+        self.drop(temporary)
         self._flush_folder(path)
         return made
 
@@ -166,10 +176,12 @@ class Files:
             self._raise(error, "make the folder", path)
         self._flush_folder(path)
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
+    # -- the steps themselves, for who groups many files into few flushes
+
+    def begin(self, path: str, data: bytes) -> tuple[str, int]:
+        """Write a temporary for `path`, not flushed yet; returns it and its open descriptor, for `finish`."""
         self._check()
-        name = f"{os.path.basename(path)}.{self._prefix}.{next(self._numbers)}"
-        temporary = f"{self.scratch}/{name}"
+        temporary = self._spare(path)
         try:
             fd = self.disk.create(temporary)
         except FileNotFoundError:
@@ -180,20 +192,110 @@ class Files:
         except OSError as error:
             self._raise(error, "write", path)
         try:
+            self.disk.write(fd, data)
+        except OSError as error:
+            self._give_up(temporary, fd)
+            self._raise(error, "write", path)
+        return temporary, fd
+
+    def finish(self, temporary: str, fd: int, *, flushed: bool = True) -> None:
+        """Flush and close what `begin` wrote."""
+        try:
             try:
-                self.disk.write(fd, data)
-                self.disk.flush(fd)
+                if flushed:
+                    self.disk.flush(fd)
             finally:
                 self.disk.close(fd)
         except OSError as error:
             # Never flushed again: the kernel may have dropped the pages. The temporary goes, nothing changed.
-            self._drop(temporary)
-            self._raise(error, "write", path)
+            self.drop(temporary)
+            self._raise(error, "write", temporary)
         self.full = False
+
+    def link(self, source: str, path: str) -> bool:
+        """Give a file a second name, not durable before `settle`; False if `path` is there already."""
+        self._check()
+        try:
+            self.disk.link(source, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if self._folder_is_gone(error, path):
+                self.make_folders(os.path.dirname(path))
+                return self.link(source, path)
+            self._raise(error, "create", path)
+        return True
+
+    def link_through(self, source: str, path: str) -> bool:
+        """Like `link`, for a file that doesn't lie in the scratch folder: by way of a name there, so that an
+        incarnation that was replaced fails."""
+        self._check()
+        spare = self._spare(path)
+        try:
+            self.disk.link(source, spare)
+        except OSError as error:
+            self._raise(error, "create", path)
+        try:
+            return self.link(spare, path)
+        finally:
+            self.drop(spare)
+
+    def place(self, temporary: str, path: str) -> None:
+        """Put a temporary where it belongs, not durable before `settle`."""
+        try:
+            self.disk.rename(temporary, path)
+        except OSError as error:
+            if self._folder_is_gone(error, path):
+                self.make_folders(os.path.dirname(path))
+                return self.place(temporary, path)
+            self._raise(error, "replace", path)
+        return None
+
+    def replace_quickly(self, path: str, data: bytes, *, flushed: bool) -> None:
+        """Make `path` hold `data`. Without `flushed` a power cut may bring the old content back, or an empty file:
+        only for what can be worked out anew."""
+        temporary, fd = self.begin(path, data)
+        self.finish(temporary, fd, flushed=flushed)
+        self.place(temporary, path)
+        if flushed:
+            self._flush_folder(path)
+
+    def unlink(self, path: str) -> None:
+        """Delete a file; a power cut may bring it back. A missing one is fine."""
+        self._check()
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._raise(error, "delete", path)
+
+    def drop(self, temporary: str) -> None:
+        """Delete a temporary; one that can't be deleted goes with its scratch folder."""
+        try:
+            self.disk.unlink(temporary)
+        except OSError:
+            return
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        temporary, fd = self.begin(path, data)
+        self.finish(temporary, fd)
         return temporary
 
+    def _spare(self, path: str) -> str:
+        """A fresh path in the scratch folder, named after `path`."""
+        stem = os.path.basename(path)
+        if len(stem) > _STEM_BYTES_MAX // 4:  # of four bytes a character, if need be
+            stem = os.fsdecode(os.fsencode(stem)[:_STEM_BYTES_MAX])
+        return f"{self.scratch}/{stem}.{self._prefix}.{next(self._numbers)}"
+
+    def _give_up(self, temporary: str, fd: int) -> None:
+        with suppress(OSError):
+            self.disk.close(fd)
+        self.drop(temporary)
+
     def _keep_last(self, path: str) -> None:
-        spare = f"{self.scratch}/{os.path.basename(path)}.{self._prefix}.{next(self._numbers)}"
+        spare = self._spare(path)
         try:
             self.disk.link(path, spare)
         except FileNotFoundError:
@@ -220,12 +322,6 @@ class Files:
         except OSError:
             return False
         return isinstance(error, FileNotFoundError) and folder_gone and self._scratch_there()
-
-    def _drop(self, path: str) -> None:
-        try:
-            self.disk.unlink(path)
-        except OSError:
-            return  # a left-over temporary is deleted with its scratch folder
 
     def _check(self) -> None:
         if self._lost:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mesh import clock
+from mesh.errors import MeshError
 from mesh.store.codec import decode
 from mesh.store.disk import Disk
 from mesh.store.files import Files
@@ -53,10 +55,19 @@ def process_started(pid: int) -> float | None:
     return None if fields[0] in "ZX" else int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
-def begin(disk: Disk, layout: Layout, locks: Locks, agent: str, known: int, time: clock.Clock) -> int:
+def begin(
+    disk: Disk,
+    layout: Layout,
+    locks: Locks,
+    agent: str,
+    known: int,
+    time: clock.Clock,
+    recover: Callable[[str], None] = lambda folder: None,
+) -> int:
     """Make the next incarnation of the agent and lock the ones before out; returns its number.
 
-    `known` is the highest number that any other record (state.json) knows, should the folder be lost.
+    `known` is the highest number that any other record (state.json) knows, should the folder be lost. `recover` is
+    called for the scratch folder of each earlier one, before it is deleted.
     """
     shared = Files(disk, layout.scratch)
     folder = layout.run(agent)
@@ -67,7 +78,8 @@ def begin(disk: Disk, layout: Layout, locks: Locks, agent: str, known: int, time
         shared.make_folders(f"{folder}/{number}")
         for name in names:
             shared.rename(f"{folder}/{name}", f"{folder}/{_RETIRED}{name}")
-        _delete_retired(disk, folder)
+        with suppress(OSError, MeshError):  # tried again at the next start; it is in nobody's way
+            _delete_retired(disk, folder, recover)
     pid = os.getpid()
     record = {
         "schemaVersion": 1,
@@ -94,10 +106,10 @@ def current(disk: Disk, layout: Layout, agent: str) -> Process | None:
         return None
 
 
-def _delete_retired(disk: Disk, folder: str) -> None:
-    with suppress(OSError):  # tried again at the next start; it is in nobody's way
-        for name in disk.names(folder):
-            if name.startswith(_RETIRED):
-                for left_over in disk.names(f"{folder}/{name}"):
-                    disk.unlink(f"{folder}/{name}/{left_over}")
-                disk.remove_folder(f"{folder}/{name}")
+def _delete_retired(disk: Disk, folder: str, recover: Callable[[str], None]) -> None:
+    for name in disk.names(folder):
+        if name.startswith(_RETIRED):
+            recover(f"{folder}/{name}")
+            for left_over in disk.names(f"{folder}/{name}"):
+                disk.unlink(f"{folder}/{name}/{left_over}")
+            disk.remove_folder(f"{folder}/{name}")

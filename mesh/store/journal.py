@@ -6,13 +6,12 @@ the journal explains, the documents are the truth. Logs are rotated by size.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from mesh import clock
 from mesh.errors import StoreUnavailable
-from mesh.store.codec import decode
+from mesh.store.codec import decode, encode_line
 from mesh.store.files import Files
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
@@ -79,7 +78,7 @@ class Journal:
             return True
 
     def _append(self, path: str, entry: dict[str, Any]) -> None:
-        data = json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        data = encode_line(entry)
         try:
             self._files.append(path, data)
         except StoreUnavailable:

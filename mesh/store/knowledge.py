@@ -1,24 +1,25 @@
-"""What the mesh knows: blockers, and notices to the human."""
+"""What the mesh knows: blockers, and insights that agents shared."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from pydantic import ValidationError
 
 from mesh import clock
-from mesh.models import HUMAN, SCHEMA_VERSION, Blocker, Task
-from mesh.store.documents import BLOCKERS, Document, Documents, encode
-from mesh.store.files import Files
+from mesh.models import Blocker, Insight, Task
+from mesh.store.documents import BLOCKERS, INSIGHTS, Document, Documents
 from mesh.store.layout import Layout
 
 #: Resolved blockers that stay in the file, for people who look back.
 _RESOLVED_KEPT = 200
+#: Insights that stay in the file; the oldest go first.
+_INSIGHTS_KEPT = 1000
 
 
 class Knowledge:
-    def __init__(self, files: Files, documents: Documents, layout: Layout, time: clock.Clock) -> None:
-        self._files = files
+    def __init__(self, documents: Documents, layout: Layout, time: clock.Clock) -> None:
         self._documents = documents
         self._layout = layout
         self._time = time
@@ -54,6 +55,7 @@ class Knowledge:
             fresh = blocker.dump()
             if known is not None:
                 again = known.get("taskId") != fresh["taskId"] or fresh["taskId"] is None
+                again = again and (blocker.reported_by is None or known.get("reportedBy") != blocker.reported_by)
                 fresh |= {"since": known.get("since"), "count": known.get("count", 1) + again}
             old = [entry for entry in entries if entry.get("resolvedAt") and entry not in same]
             dropped = old[:-_RESOLVED_KEPT]
@@ -74,25 +76,38 @@ class Knowledge:
 
         self._documents.update(self._layout.blockers, BLOCKERS, edit)
 
-    def notice(self, task: Task) -> None:
-        """Tell the human that a task of theirs has ended: a message file, one an end."""
-        completed = task.status == "completed"
-        end = task.finished_at or task.updated_at
-        type_ = "task_complete" if completed else "task_failed"
-        outcome = {"result": task.result.dump() if task.result else None} if completed else {"error": task.error}
-        message = {
-            "schemaVersion": SCHEMA_VERSION,
-            "id": f"{task.id}-end"[:128],
-            "from": task.owner,
-            "to": HUMAN,
-            "timestamp": end,
-            "type": type_,
-            "priority": task.priority,
-            "payload": {"taskId": task.id, "title": task.title, "status": task.status, **outcome},
-            "requiresAck": False,
-        }
-        name = f"{end.replace(':', '')}-{message['id']}-{type_}.json"
-        self._files.create(f"{self._layout.human_inbox}/{name}", encode(message))
+    def resolve_blocker(self, blocker_id: str) -> bool:
+        """End this blocker; True if it was open."""
+        if not any(blocker.id == blocker_id for blocker in self.blockers()):
+            return False
+        now = clock.iso(self._time.wall())
+
+        def edit(document: Document) -> None:
+            for entry in document["blockers"]:
+                if entry.get("id") == blocker_id and not entry.get("resolvedAt"):
+                    entry["resolvedAt"] = now
+
+        self._documents.update(self._layout.blockers, BLOCKERS, edit)
+        return True
+
+    def insights(self) -> list[Insight]:
+        """What agents shared, oldest first; entries that a hand edit broke are left out."""
+        document = self._documents.read(self._layout.insights, INSIGHTS) or INSIGHTS.empty()
+        found = []
+        for entry in document["insights"]:
+            with suppress(ValidationError):
+                found.append(Insight.model_validate(entry))
+        return found
+
+    def add_insight(self, insight: Insight) -> None:
+        """Record what an agent shared; the same id again changes nothing."""
+
+        def edit(document: Document) -> None:
+            entries = document["insights"]
+            if not any(isinstance(entry, dict) and entry.get("id") == insight.id for entry in entries):
+                document["insights"] = [*entries, insight.dump()][-_INSIGHTS_KEPT:]
+
+        self._documents.update(self._layout.insights, INSIGHTS, edit)
 
 
 def _blocker(entry: object) -> Blocker | None:

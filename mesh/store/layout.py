@@ -4,12 +4,50 @@ from __future__ import annotations
 
 import os
 
+from mesh.models import HUMAN
+
+
+class MailFolders:
+    """Where the mail of one agent, or of the human, lies."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.inbox = f"{base}/inbox"
+        #: How many messages wait, and who sent when: kept so that admission needs no scan.
+        self.admission = f"{base}/inbox/.admission"
+        self.claims = f"{base}/claims"
+        self.claims_lock = f"{base}/claims/.lock"
+        self.processed = f"{base}/processed"
+        self.rejected = f"{base}/rejected"
+        self.dead = f"{base}/dead"
+        #: Ids that senders chose themselves, each a link to its message.
+        self.ids = f"{base}/ids"
+        self.outbox = f"{base}/outbox"
+        #: What waits with its sender for a place in the recipient's inbox.
+        self.queued = f"{base}/outbox/queued"
+        self.archive = f"{base}/archive"
+
+    def folders(self) -> list[str]:
+        return [
+            self.base,
+            self.inbox,
+            self.claims,
+            self.processed,
+            self.rejected,
+            self.dead,
+            self.ids,
+            self.outbox,
+            self.queued,
+            self.archive,
+        ]
+
 
 class Layout:
     """The tree of one root (protocol document, section 3, completed)."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.abspath(root)
+        self._mail: dict[str, MailFolders] = {}
         self.agents = f"{self.root}/agents"
         self.registry = f"{self.agents}/registry.json"
         self.health = f"{self.agents}/health.json"
@@ -29,7 +67,7 @@ class Layout:
         self.events = f"{self.system}/events.log"
         self.syncs = f"{self.system}/syncs"
         self.human = f"{self.system}/human"
-        self.human_inbox = f"{self.human}/inbox"
+        self.attachments = f"{self.knowledge}/attachments"
         self.quarantine = f"{self.system}/quarantine"
         self.snapshots = f"{self.system}/snapshots"
         self.paused = f"{self.system}/paused"
@@ -48,11 +86,12 @@ class Layout:
             self.completed,
             self.failed,
             self.knowledge,
+            self.attachments,
             self.system,
             self.locks,
             self.syncs,
             self.human,
-            self.human_inbox,
+            *self.mail(HUMAN).folders()[1:],
             self.quarantine,
             self.snapshots,
             self.requests,
@@ -61,6 +100,14 @@ class Layout:
 
     def agent(self, agent: str) -> str:
         return f"{self.agents}/{agent}"
+
+    def mail(self, address: str) -> MailFolders:
+        """The mail of an agent, or of the human."""
+        found = self._mail.get(address)
+        if found is None:
+            base = self.human if address == HUMAN else f"{self.agents}/{address}"
+            found = self._mail[address] = MailFolders(base)
+        return found
 
     def state(self, agent: str) -> str:
         return f"{self.agents}/{agent}/state.json"
@@ -89,6 +136,9 @@ class Layout:
 
     def beat(self, agent: str) -> str:
         return f"{self.agents}/{agent}/beat"
+
+    def socket(self, agent: str) -> str:
+        return f"{self.agents}/{agent}/agent.sock"
 
     def secret(self, agent: str) -> str:
         return f"{self.agents}/{agent}/secret"

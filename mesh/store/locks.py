@@ -92,6 +92,26 @@ class Locks:
         )
 
 
+@contextmanager
+def hold_file(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> Iterator[int]:
+    """Hold the lock that is the file itself, for a moment; yields a handle to its content. Raises LockTimeout."""
+    deadline = time.monotonic() + wait_s
+    pause_s = _FIRST_PAUSE_S / 5
+    try:
+        while (handle := disk.try_lock(path)) is None:
+            if time.monotonic() >= deadline:
+                raise LockTimeout(f"{path} has been locked for over {wait_s:g} s.", file=path)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    except OSError as error:
+        raise StoreUnavailable(f"Could not lock {path}: {error.strerror}.", file=path) from error
+    try:
+        yield handle
+    finally:
+        with suppress(OSError):
+            disk.unlock(handle)
+
+
 def read_label(disk: Disk, path: str) -> dict[str, Any]:
     """Who took the lock last: `{holder, acquired, expires}`, empty where it can't be read."""
     try:

@@ -34,7 +34,6 @@ class Retention:
             layout.completed: limits.task_retention_days,
             layout.failed: limits.task_retention_days,
             layout.syncs: limits.sync_retention_days,
-            layout.human_inbox: limits.alert_retention_days,
             layout.quarantine: limits.quarantine_retention_days,
             layout.snapshots: limits.snapshot_retention_days,
             layout.scratch: _SCRATCH_KEPT_DAYS,

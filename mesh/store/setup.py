@@ -87,7 +87,9 @@ def prepare_agents(store: Store, registry: Registry) -> list[str]:
     """The folders, secrets and sample inputs of the registry's agents, where they are missing."""
     made = make_folders(store)
     for agent in registry.agents:
-        store.files.make_folders(store.layout.agent(agent))
+        for folder in store.layout.mail(agent).folders():
+            if not store.files.exists(folder):
+                store.files.make_folders(folder)
         if store.secrets.ensure(agent):
             made.append(store.layout.relative(store.layout.secret(agent)))
         inputs = store.layout.inputs(agent)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from mesh import clock
-from mesh.errors import MeshError, StoreUnavailable
+from mesh.errors import Invalid, MeshError, StoreUnavailable, TooLarge
 from mesh.limits import Limits
 from mesh.models import AgentState, HealthFile
 from mesh.store import beats, incarnations
@@ -20,6 +20,7 @@ from mesh.store.journal import Journal
 from mesh.store.knowledge import Knowledge
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks, SleepingClock
+from mesh.store.mailbox import MailStore
 from mesh.store.quarantine import Quarantine
 from mesh.store.registry import RegistryStore
 from mesh.store.retention import Retention
@@ -46,6 +47,7 @@ class Store:
         scratch: str | None = None,
         disk: Disk | None = None,
         time: SleepingClock = clock.SYSTEM,
+        incarnation: int = 0,
     ) -> None:
         self.layout = layout = Layout(root)
         self.disk = disk = disk or PosixDisk()
@@ -54,11 +56,12 @@ class Store:
         self.locks = locks = Locks(disk, layout.locks, holder or f"pid{os.getpid()}", time)
         self.quarantine = quarantine = Quarantine(files, layout, time)
         self.documents = documents = Documents(files, locks, layout, quarantine, time)
-        self.journal = Journal(files, locks, layout, time)
+        self.journal = journal = Journal(files, locks, layout, time)
+        self.mail = MailStore(files, journal, layout, time, incarnation)
         self.alerts = Alerts(files, locks, layout, time)
-        self.knowledge = knowledge = Knowledge(files, documents, layout, time)
+        self.knowledge = knowledge = Knowledge(documents, layout, time)
         self.registry = RegistryStore(files, locks, layout)
-        self.tasks = TaskStore(files, documents, locks, layout, quarantine, knowledge, time)
+        self.tasks = TaskStore(files, documents, locks, layout, quarantine, knowledge, self.mail, time)
         self.ticks = Ticks(documents, locks, layout, time)
         self.secrets = Secrets(files, layout)
         self.switches = Switches(files, locks, layout, time)
@@ -74,9 +77,10 @@ class Store:
         known = outside.state(agent)
         beat = beats.read(outside.disk, outside.layout.beat(agent))
         highest = max(known.incarnation if known else 0, beat.incarnation if beat else 0)
-        number = incarnations.begin(outside.disk, outside.layout, outside.locks, agent, highest, time)
+        recover = outside.mail.sending.recover
+        number = incarnations.begin(outside.disk, outside.layout, outside.locks, agent, highest, time, recover)
         scratch = f"{outside.layout.run(agent)}/{number}"
-        store = cls(root, holder=f"{agent}.{number}", scratch=scratch, disk=outside.disk, time=time)
+        store = cls(root, holder=f"{agent}.{number}", scratch=scratch, disk=outside.disk, time=time, incarnation=number)
         return store, number
 
     def state(self, agent: str) -> AgentState | None:
@@ -133,6 +137,20 @@ class Store:
     def read_log(self) -> str:
         """What a detached mesh has printed."""
         return (self.files.read(self.layout.log) or b"").decode(errors="replace")
+
+    def read_outside(self, path: str, bytes_max: int) -> bytes:
+        """A file that somebody wants to attach, wherever it lies. Raises Invalid, TooLarge."""
+        try:
+            found = self.disk.signature(path)
+            if found is None:
+                raise Invalid(f"There is no file {path}.", errors=[{"field": "attachments", "reason": "no such file"}])
+            if found.size > bytes_max:
+                raise TooLarge(f"{path} is larger than {bytes_max} bytes.", limitBytes=bytes_max)
+            return self.disk.read(path)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            problem = [{"field": "attachments", "reason": reason}]
+            raise Invalid(f"{path} can't be read: {reason}.", errors=problem) from None
 
     def free_mb(self) -> int:
         """Free space where the root lies."""

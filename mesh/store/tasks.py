@@ -12,18 +12,19 @@ from itertools import islice
 from typing import Any
 
 from mesh import clock
-from mesh.errors import Conflict, Fenced, Invalid, QueueFull, StoreUnavailable, TaskEnded, UnknownTask
-from mesh.models import ENDED, HUMAN, IN_FAILED, TASK_TRANSITIONS, Claim, Task, TaskStatus, Verdict
+from mesh.errors import Conflict, Fenced, Invalid, QueueFull, TaskEnded, UnknownTask
+from mesh.models import ENDED, IN_FAILED, TASK_TRANSITIONS, Claim, Task, TaskStatus, Verdict
 from mesh.store.board import LOCK, Board, waits
-from mesh.store.documents import REFERENCES, Document, Documents
+from mesh.store.documents import Documents
 from mesh.store.files import Files
 from mesh.store.knowledge import Knowledge
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks
+from mesh.store.mailbox import MailStore
 from mesh.store.quarantine import Quarantine
+from mesh.store.telling import Telling
 
 _HISTORY_MAX = 50
-_REFERENCES_MAX = 500
 
 Decide = Callable[[Task], Verdict]
 Pick = Callable[[list[Task], list[Task]], Task | None]
@@ -38,6 +39,7 @@ class TaskStore:
         layout: Layout,
         quarantine: Quarantine,
         knowledge: Knowledge,
+        mail: MailStore,
         time: clock.Clock,
     ) -> None:
         self._files = files
@@ -45,7 +47,7 @@ class TaskStore:
         self._locks = locks
         self._layout = layout
         self._quarantine = quarantine
-        self._knowledge = knowledge
+        self._telling = Telling(files, documents, layout, knowledge, mail)
         self._time = time
 
     # -- looking
@@ -116,7 +118,7 @@ class TaskStore:
                 task.status = TaskStatus.BLOCKED
             self._note(task, task.status, "accepted", by=task.from_)
             board.put(task, path)
-            self._refer_early(task)
+            self._telling.delegated(task)
             self._release_waiting(board)
             return board.tasks.get(task.id) or self._ended_or(board, task), True
 
@@ -186,7 +188,7 @@ class TaskStore:
             else:
                 task.finished_at = clock.iso(self._time.wall())
                 board.end(task)
-                self._tell(task)
+                self._telling.end(task)
                 self._release_waiting(board)
             return task
 
@@ -235,6 +237,25 @@ class TaskStore:
         """Put the queued tasks of an agent that is being removed into the global queue."""
         with self._hold() as board:
             return self._give_back(board, self._layout.inbox(agent))
+
+    def hand_over(self, task_id: str, giver: str, taker: str, handoff: dict[str, Any]) -> Task:
+        """Move a waiting task of the giver to the taker, what the giver knows of it with it. Done before: the same
+        answer. Raises UnknownTask, or Conflict for a task that can't be handed over."""
+        with self._hold() as board:
+            task = board.tasks.get(task_id)
+            if task is None:
+                ended = board.ended(task_id)
+                if ended is None:
+                    raise UnknownTask(f"There is no task {task_id!r}.", taskId=task_id)
+                raise TaskEnded(f"The task {task_id!r} has already ended: {ended.status}.", taskId=task_id)
+            if task.owner == taker:
+                return task
+            if task.owner != giver or task.status is TaskStatus.WORKING:
+                raise Conflict(f"{task_id!r} is {task.owner}'s and {task.status}: {giver} can't hand it over now.")
+            task.owner, task.input = taker, {**task.input, "handoff": handoff}
+            self._note(task, task.status, f"handed over by {giver}", by=giver)
+            board.put(task, self._layout.inbox(taker))
+            return task
 
     # -- inside
 
@@ -305,41 +326,7 @@ class TaskStore:
         task.finished_at = clock.iso(self._time.wall())
         task.progress = 1.0 if verdict.status is TaskStatus.COMPLETED else task.progress
         board.end(task)
-        self._tell(task, blocker=verdict.blocker)
-
-    def _tell(self, task: Task, *, blocker: bool = False) -> None:
-        if task.owner != "any":
-            self._refer(task.owner, task)
-        if task.from_ == HUMAN:
-            self._knowledge.notice(task)
-        elif task.from_ != task.owner:
-            self._refer(task.from_, task)
-        if blocker:
-            self._knowledge.add_blocker(task)
-        elif task.status is TaskStatus.COMPLETED:
-            self._knowledge.resolve_blockers(task.owner, task.title)
-
-    def _refer_early(self, task: Task) -> None:
-        """Note with the giver what it has delegated. The task is in already: it must not fail by this, and its
-        end is told in any case."""
-        if task.from_ in (HUMAN, task.owner):
-            return
-        try:
-            self._refer(task.from_, task)
-        except StoreUnavailable:
-            return
-
-    def _refer(self, agent: str, task: Task) -> None:
-        reference: dict[str, Any] = {"id": task.id, "status": task.status, "finishedAt": task.finished_at}
-        if agent != task.owner:
-            reference["to"] = task.owner
-
-        def edit(document: Document) -> None:
-            others = [other for other in document["tasks"] if other.get("id") != task.id]
-            document["tasks"] = [*others, reference][-_REFERENCES_MAX:]
-
-        if self._files.exists(self._layout.agent(agent)):  # an agent that was removed is told nothing
-            self._documents.update(self._layout.outbox(agent), REFERENCES, edit)
+        self._telling.end(task, blocker=verdict.blocker)
 
     def _release_waiting(self, board: Board) -> None:
         """Let go on what waited for ended tasks; what waited for one that failed fails, and so on down."""
@@ -369,7 +356,7 @@ class TaskStore:
         for task, ended in board.stale_copies():
             board.settle(task.id)
             if ended.revision >= task.revision:
-                self._tell(ended, blocker=ended.status is TaskStatus.FAILED and ended.attempts > 0)
+                self._telling.end(ended, blocker=ended.status is TaskStatus.FAILED and ended.attempts > 0)
                 board.drop(task.id)
             else:
                 board.remove_ended(task.id)

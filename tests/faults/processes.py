@@ -85,6 +85,7 @@ def real_root(folder: Path) -> str:
     """The folders of a root with three agents on the real disk."""
     root = str(folder / "root")
     store = Store(root)
-    for path in [*store.layout.folders(), *map(store.layout.agent, AGENTS)]:
+    mail = [folder for agent in AGENTS for folder in store.layout.mail(agent).folders()]
+    for path in [*store.layout.folders(), *mail]:
         store.files.make_folders(path)
     return root

@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any
 
 from mesh import clock
-from mesh.models import AgentState, Task, Verdict
+from mesh.models import HUMAN, AgentState, Task, Verdict
 from mesh.store import Store
 from mesh.store.documents import INSIGHTS
 from mesh.store.files import last_copy
 from tests.fakes import FakeClock, MemoryDisk
+from tests.faults.mail_world import finish
 from tests.faults.world import (
     COMPLETED,
     CUT_SHORT,
@@ -59,6 +60,10 @@ class Scenario:
     damaged: int = 0
     #: Whether the next start of the agent makes up for the call: all facts are as after it from the beginning.
     made_up_for: bool = False
+    #: Which messages must lie somewhere at every instant, once they are in.
+    mail: tuple[str, ...] = ()
+    #: A power cut may take what the call did although it has returned: it can be worked out anew.
+    lossy: bool = False
 
     def prepared(self) -> MemoryDisk:
         """The disk before the call, all of it durable."""
@@ -83,9 +88,11 @@ def successor(scenario: Scenario, disk: MemoryDisk) -> Store:
         store = outsider(disk, disk.time)
         if scenario.tasks:
             store.tasks.repair()
-        return store
-    store, number = Store.become(ROOT, scenario.agent, disk=disk, time=disk.time)
-    store.tasks.recover(scenario.agent, number, cut_short)
+    else:
+        store, number = Store.become(ROOT, scenario.agent, disk=disk, time=disk.time)
+        store.tasks.recover(scenario.agent, number, cut_short)
+    if scenario.mail:
+        finish(store)
     return store
 
 
@@ -116,7 +123,7 @@ def end_facts(store: Store, *ids: str) -> Facts:
         for agent in ("coder", "sales")
         if (data := store.files.read(store.layout.outbox(agent)))
     }
-    notices = len(store.files.names(store.layout.human_inbox))
+    notices = len(store.files.names(store.layout.mail(HUMAN).inbox))
     blockers = [blocker.id for blocker in store.knowledge.blockers()]
     return {"end": ([task_facts(store, id_) for id_ in ids], references, notices, blockers)}
 

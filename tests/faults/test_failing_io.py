@@ -19,8 +19,8 @@ from mesh.store import Store, beats
 from mesh.store.files import Files
 from tests.fakes import MemoryDisk
 from tests.faults.disks import FaultyDisk
-from tests.faults.scenarios import SCENARIOS, Facts, Scenario, state_of
-from tests.faults.test_crash_states import check, check_usable, facts_before_and_after
+from tests.faults.scenarios import Facts, Scenario, state_of
+from tests.faults.test_crash_states import ALL, check, check_usable, facts_before_and_after
 from tests.faults.world import ROOT, made_disk, outsider
 
 CODES = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR}
@@ -59,7 +59,7 @@ def outcomes(scenario: Scenario, code: int, *, lasting: bool = False) -> Iterato
 
 
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_each_call_fails_once(scenario: Scenario, code: int) -> None:
     before, after = facts_before_and_after(scenario)
     count = 0
@@ -82,7 +82,7 @@ def check_outcome(scenario: Scenario, before: Facts, after: Facts, outcome: Outc
     check(scenario, before, after, done, outcome.disk.kill())
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_disk_fails_for_good(scenario: Scenario) -> None:
     """From the n-th call on everything fails; then the disk is back, and another process goes on."""
     before, after = facts_before_and_after(scenario)
@@ -194,7 +194,7 @@ class FullDisk(FaultyDisk):
 
 def test_lock_is_free_after_any_fault() -> None:
     """Whatever fails while a lock is held, the next one gets it."""
-    for scenario in SCENARIOS:
+    for scenario in ALL:
         for outcome in outcomes(scenario, errno.EIO):
             assert not outcome.disk._locked, f"{scenario.name}: {outcome.name()}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,10 @@ from mesh.store import Store, beats
 from mesh.store.beats import Beat, BeatWriter
 from tests.fakes import MemoryDisk
 from tests.faults.disks import Interrupted
+from tests.faults.mail_world import settled_mail
 from tests.faults.processes import real_root, running
-from tests.faults.scenarios import SCENARIOS, Scenario, state_of
+from tests.faults.scenarios import Scenario, state_of
+from tests.faults.test_crash_states import ALL
 from tests.faults.world import (
     AGENTS,
     COMPLETED,
@@ -89,18 +92,25 @@ def first_beat(store: Store, number: int) -> Beat:
     return Beat(1, number, 1.0, 7, beats.boot_mark(store.time))
 
 
-def content(store: Store) -> dict[str, bytes | None]:
+def content(store: Store) -> dict[str, Any]:
     """What an agent's incarnation may write."""
     layout = store.layout
     paths = [layout.state("coder"), layout.beat("coder"), layout.outbox("coder"), layout.memory("coder")]
     paths += [layout.active, layout.queue, *map(layout.inbox, AGENTS), *layout.ended("T1"), layout.clock]
-    return {path: store.files.read(path) for path in paths}
+    return {**{path: store.files.read(path) for path in paths}, "mail": settled_mail(store)}
 
 
 # -- the same, exhaustively: the successor comes before each single step of a call
 
 
-BY_AGENTS = [scenario for scenario in SCENARIOS if scenario.agent and not scenario.name.startswith("resolve")]
+#: A release takes back the old one's own claim and no other. A revival is a person's; it is done under the lock of
+#: the claims, and nobody sees half of it.
+UNFENCED = ("mail: release", "mail: revive")
+BY_AGENTS = [
+    scenario
+    for scenario in ALL
+    if scenario.agent and not scenario.name.startswith("resolve") and scenario.name not in UNFENCED
+]
 
 
 @pytest.mark.parametrize("scenario", BY_AGENTS, ids=lambda scenario: scenario.name)
@@ -109,9 +119,9 @@ def test_successor_comes_before_any_step(scenario: Scenario) -> None:
     fenced = 0
     for step in range(1, 10_000):
         disk = base.clone()
-        seen: dict[str, bytes | None] = {}
+        seen: dict[str, Any] = {}
 
-        def take_over(disk: MemoryDisk = disk, seen: dict[str, bytes | None] = seen) -> None:
+        def take_over(disk: MemoryDisk = disk, seen: dict[str, Any] = seen) -> None:
             store, _ = Store.become(ROOT, scenario.agent, disk=disk, time=disk.time)
             seen.update(content(store))
 
@@ -126,7 +136,7 @@ def test_successor_comes_before_any_step(scenario: Scenario) -> None:
         assert content(outsider(disk, disk.time)) == seen, f"written after step {step}"
         with pytest.raises(Fenced):
             old.write_state(state_of("later"))
-    assert fenced >= 4
+    assert fenced >= (0 if scenario.made_up_for else 4)
 
 
 def test_successor_comes_while_the_first_beat_is_written() -> None:

@@ -24,7 +24,8 @@ REQUEUED = Verdict(TaskStatus.QUEUED, "again", not_before_tick=7)
 def make_root(disk: MemoryDisk) -> None:
     """The folders of a root with three agents, durable."""
     layout = Store(ROOT, disk=disk, time=disk.time).layout
-    for folder in [*layout.folders(), *map(layout.agent, AGENTS)]:
+    mail = [folder for agent in AGENTS for folder in layout.mail(agent).folders()]
+    for folder in [*layout.folders(), *mail]:
         disk.make_folder(folder)
     disk.sync()
 
@@ -42,7 +43,8 @@ def outsider(disk: Any, time: FakeClock) -> Store:
 
 def agent_store(disk: Any, time: FakeClock, agent: str, number: int) -> Store:
     """The store of an incarnation that has begun already, on another disk than it began on."""
-    return Store(ROOT, holder=f"{agent}.{number}", scratch=f"{ROOT}/agents/{agent}/run/{number}", disk=disk, time=time)
+    scratch = f"{ROOT}/agents/{agent}/run/{number}"
+    return Store(ROOT, holder=f"{agent}.{number}", scratch=scratch, disk=disk, time=time, incarnation=number)
 
 
 def new_task(id_: str, owner: str = "coder", **fields: Any) -> Task:

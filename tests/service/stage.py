@@ -114,6 +114,15 @@ class Served:
         assert answer.status_code == 202, answer.text
         return str(answer.json()["taskId"])
 
+    async def tell(
+        self, type_: str, caller: str = OPERATOR, payload: dict[str, Any] | None = None, **fields: Any
+    ) -> str:
+        """Send it a message; returns the id."""
+        async with self.client(caller) as client:
+            answer = await client.post("/message", json={"type": type_, "payload": payload or {}, **fields})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
     def task(self, task_id: str) -> dict[str, Any]:
         return self.mesh.task(task_id)
 

@@ -207,6 +207,84 @@ def test_signature_tells_a_change(place: Place) -> None:
     assert place.disk.signature(f"{path}/below") is None
 
 
+def test_look_tells_what_lies_under_a_name(place: Place) -> None:
+    path = place.file("a", b"one")
+    first = place.disk.look(path)
+    assert (first.is_file, first.size, first.owner, first.links) == (True, 3, os.getuid(), 1)
+    assert first.inode == place.disk.signature(path).inode
+    assert place.disk.look(path) == first
+    place.disk.link(path, f"{place.root}/b")
+    second = place.disk.look(f"{place.root}/b")
+    assert (second.inode, second.links) == (first.inode, 2)
+    assert second == place.disk.look(path)
+    place.disk.rename(place.file("new", b"other"), path)
+    assert place.disk.look(path) != second
+    assert place.disk.look(f"{place.root}/b").links == 1
+    place.disk.make_folder(f"{place.root}/folder")
+    assert not place.disk.look(f"{place.root}/folder").is_file
+    assert place.disk.look(f"{place.root}/none") is None
+    assert place.disk.look(f"{path}/below") is None
+
+
+def test_look_does_not_follow_links(place: Place) -> None:
+    path = place.file("a", b"one")
+    for name, target in (("link", "a"), ("dangling", "none")):
+        place.disk.symlink(target, f"{place.root}/{name}")
+        found = place.disk.look(f"{place.root}/{name}")
+        assert not found.is_file
+        assert found.inode != place.disk.look(path).inode
+
+
+def test_read_start(place: Place) -> None:
+    path = place.file("a", b"12345")
+    assert place.disk.read_start(path, 3) == b"123"
+    assert place.disk.read_start(path, 5) == place.disk.read_start(path, 100) == b"12345"
+    assert place.disk.read_start(place.file("empty", b""), 9) == b""
+    place.disk.symlink("a", f"{place.root}/link")
+    place.disk.make_folder(f"{place.root}/folder")
+    assert code_of(place.disk.read_start, f"{place.root}/link", 9) == errno.ELOOP
+    assert code_of(place.disk.read_start, f"{place.root}/folder", 9) == errno.EISDIR
+    assert code_of(place.disk.read_start, f"{place.root}/none", 9) == errno.ENOENT
+
+
+def test_read_start_of_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert PosixDisk().read_start(str(tmp_path / "pipe"), 9) == b""
+
+
+def test_a_link_to_a_link_is_the_link_itself(place: Place) -> None:
+    place.disk.symlink("none", f"{place.root}/a")
+    place.disk.link(f"{place.root}/a", f"{place.root}/b")
+    assert place.disk.look(f"{place.root}/b").inode == place.disk.look(f"{place.root}/a").inode
+
+
+def test_write_back_changes_nothing_that_is_seen(place: Place) -> None:
+    fd = place.disk.create(f"{place.root}/a")
+    place.disk.write(fd, b"one")
+    place.disk.write_back(fd)
+    place.disk.write(fd, b" two")
+    place.disk.write_back(fd)
+    place.disk.flush(fd)
+    place.disk.close(fd)
+    assert place.disk.read(f"{place.root}/a") == b"one two"
+
+
+def test_the_content_of_a_lock_is_read_and_written_by_its_holder(place: Place) -> None:
+    path = f"{place.root}/a.lock"
+    handle = place.disk.try_lock(path)
+    assert place.disk.read_handle(handle) == b""
+    place.disk.label_lock(handle, b"12345")
+    place.disk.label_lock(handle, b"ab")
+    assert place.disk.read_handle(handle) == b"ab345", "from the start, whatever was read before"
+    assert place.disk.read_handle(handle) == b"ab345"
+    place.disk.unlock(handle)
+    handle = place.disk.try_lock(path)
+    assert place.disk.read_handle(handle) == b"ab345"
+    place.disk.label_lock(handle, b"x" * 70_000)
+    assert place.disk.read_handle(handle) == b"x" * 65_536
+    place.disk.unlock(handle)
+
+
 def test_free_bytes(place: Place) -> None:
     assert place.disk.free_bytes(place.root) > 0
     assert code_of(place.disk.free_bytes, f"{place.root}/none") == errno.ENOENT

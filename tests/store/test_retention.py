@@ -24,7 +24,6 @@ def run(store: Store, limits: Limits = LIMITS) -> dict[str, int]:
         (f"{LAYOUT.completed}/T1.json", 30, "tasks/completed"),
         (f"{LAYOUT.failed}/T1.json", 30, "tasks/failed"),
         (f"{LAYOUT.syncs}/2026-02-16T20-coder.json", 30, "system/syncs"),
-        (f"{LAYOUT.human_inbox}/notice.json", 90, "system/human/inbox"),
         (f"{LAYOUT.quarantine}/bad.json", 90, "system/quarantine"),
         (f"{LAYOUT.quarantine}/bad.json.reason.json", 90, "system/quarantine"),
         (f"{LAYOUT.snapshots}/state.json.v0", 90, "system/snapshots"),

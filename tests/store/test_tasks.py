@@ -178,8 +178,8 @@ def test_human_gets_one_notice(store: Store, verdict: Verdict) -> None:
     accept(store, "T1")
     run(store, "T1", verdict)
     store.tasks.repair()
-    (name,) = store.files.names(store.layout.human_inbox)
-    notice = json.loads(store.files.read(f"{store.layout.human_inbox}/{name}") or b"")
+    (name,) = store.files.names(store.layout.mail("human").inbox)
+    notice = json.loads(store.files.read(f"{store.layout.mail('human').inbox}/{name}") or b"")
     assert (notice["from"], notice["to"]) == ("coder", "human")
     assert notice["type"] == ("task_complete" if verdict is COMPLETED else "task_failed")
     assert notice["payload"]["taskId"] == "T1"

@@ -1,0 +1,294 @@
+"""An agent's mail: its postman, what is shown to its runner, and what it sent itself.
+
+The mesh acks what asks for no ack once its effect has been carried out or its text was shown. Text waits for the end of
+the task in hand: a busy agent's mail is deferred, not dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+from mesh.errors import MeshError
+from mesh.models import DeliveryState, Message
+from mesh.policy.envelope import turn
+from mesh.policy.mail import attempts_left
+from mesh.policy.plain_text import plain
+from mesh.runners.base import Runner
+from mesh.service.core import Core, log
+from mesh.service.effects import Effects
+from mesh.service.folder_events import folder_events
+from mesh.service.outgoing import Outgoing
+from mesh.service.postman import Handled, Handling, Postman, end_message
+from mesh.service.sent import SentMail
+from mesh.service.skill_context import SkillContext
+from mesh.service.writer import writer
+from mesh.store.mailbox import Claim, Grip
+
+#: How often it is looked whether the reading of mail must be stopped.
+_LOOK_S = 0.25
+#: What is handled while the agent is paused: orders to it, and what needs no work.
+_DESPITE_PAUSE = frozenset({"shutdown", "ack", "status_request"})
+
+
+class AgentMail:
+    def __init__(self, core: Core, runner: Runner[SkillContext]) -> None:
+        self._core = core
+        self._runner = runner
+        self.effects = Effects(core, runner.can_run)
+        self.outgoing = Outgoing(core.store.mail)
+        self.sent = SentMail(core)
+        self.postman = Postman(
+            core.store,
+            core.agent,
+            self._handle,
+            lambda: core.limits,
+            may_handle=self._may_handle,
+            on_rejected=self._rejected,
+            on_kept=self._kept,
+        )
+        self.postman.on_sweep = self._sweep
+        #: Delivered text that nobody was shown yet, by file name.
+        self._to_show: dict[str, Message] = {}
+        #: What of it a reader failed over, or died.
+        self._suspect: set[str] = set()
+        #: What of it is being shown.
+        self._showing: dict[str, Message] = {}
+        self._show_now = asyncio.Event()
+        self._stopping = False
+        self._watch_problem: str | None = None
+
+    async def run(self) -> None:
+        """Deliver, show and look after what was sent, until stopped."""
+        await asyncio.gather(self.postman.run(), self._show_forever(), self.sent.retry_forever())
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stopping = True
+        self.postman.stop()
+        self.sent.stop()
+        self._show_now.set()
+
+    def turn_ended(self) -> None:
+        """The agent's task has ended: what waited for that is shown, and what it answers is acked."""
+        self._show_now.set()
+        self.postman.notice()
+
+    def overview(self) -> dict[str, Any]:
+        """How the mail stands, for `/status`."""
+        core = self._core
+        return {
+            "waiting": core.store.mail.counting.waiting(core.store.layout.mail(core.agent)),
+            "deferred": len(self._to_show),
+            "queued": self.sent.queued,
+            "handled": self.postman.counts.handled,
+            "rejected": self.postman.counts.rejected,
+            "dead": self.postman.dead,
+            "watcher": folder_events().problem or "ok",
+            "readsMail": self._runner.reads_mail,
+        }
+
+    # -- the postman's questions
+
+    def _may_handle(self, message: Message) -> bool:
+        core = self._core
+        if core.agent not in core.registry.agents or core.fatal:
+            return False
+        if any(message.id == shown.id for shown in self._showing.values()):
+            return False  # claimed already, by the turn that shows it
+        return (core.paused is None and not core.disk_low) or message.type in _DESPITE_PAUSE
+
+    async def _handle(self, message: Message) -> Handling:
+        handling = await self.effects(message)
+        self._core.active_now()
+        if handling.how is Handled.DONE and self._is_read(message):
+            return Handling(Handled.KEPT)
+        return handling
+
+    def _is_read(self, message: Message) -> bool:
+        """Whether somebody is to be shown its text. Orders, acks and questions for the state are the mesh's own."""
+        return self._runner.reads_mail and message.type not in _DESPITE_PAUSE
+
+    async def _kept(self, name: str, message: Message, claim: Claim) -> None:
+        """What waits: text to be shown, or a task whose end is the ack."""
+        if claim.task_id is not None:
+            if await self._core.io(self._has_ended, claim.task_id):
+                await self._core.io(self._core.store.mail.ack_file, self._core.agent, name, message, "the task ended")
+        elif claim.shown_at is None and self._is_read(message):
+            self._to_show[name] = message
+            if claim.attempt > 1:
+                self._suspect.add(name)
+            self._show_now.set()
+
+    def _has_ended(self, task_id: str) -> bool:
+        try:
+            return self._core.store.tasks.find(task_id).finished_at is not None
+        except MeshError:
+            return True  # it ended long ago and was deleted
+
+    async def _rejected(self, name: str, reason: str) -> None:
+        core = self._core
+        await core.io(
+            core.store.alerts.raise_alert,
+            "mail_rejected",
+            core.agent,
+            f"{core.agent} got a file that is no mail",
+            f"{_readable(name)}: {reason}",
+            next_=f"look at agents/{core.agent}/rejected/; nothing waits for you to do so",
+        )
+
+    async def _sweep(self) -> None:
+        core = self._core
+        if folder_events().check():
+            await self._alert_watcher("file events were lost, and are there again: mail was found by sweeps meanwhile")
+        problem = folder_events().problem
+        if problem != self._watch_problem:
+            self._watch_problem = problem
+            if problem is not None:
+                await self._alert_watcher(problem)
+            else:
+                await core.io(core.store.alerts.resolve, "mail_watcher", core.agent)
+        await self.sent.look()
+
+    async def _alert_watcher(self, detail: str) -> None:
+        core = self._core
+        core.event("mail_watcher", detail)
+        title = f"{core.agent}'s watcher of new mail failed"
+        await core.io(core.store.alerts.raise_alert, "mail_watcher", core.agent, title, detail, severity="low")
+
+    # -- showing
+
+    async def _show_forever(self) -> None:
+        while not self._stopping:
+            await self._show_now.wait()
+            self._show_now.clear()
+            while self._to_show and self._may_show():
+                async with self._core.turn:
+                    try:
+                        if not await self._show_once():
+                            break  # tried again with the next sweep: what ails the reader may pass
+                    except MeshError as error:
+                        log.warning("%s: mail not shown: %s", self._core.agent, error.detail)
+                        break
+
+    def _may_show(self) -> bool:
+        return not self._stopping and self._core.paused is None and not self._core.fatal
+
+    async def _show_once(self) -> bool:
+        """One turn: as many messages as fit. Claimed meanwhile, so that crashes over their text are counted. False if
+        the reader failed."""
+        core = self._core
+        names = {self._to_show[name].id: name for name in sorted(self._to_show, key=self._place, reverse=True)}
+        ordered = sorted(names.values(), key=self._place)
+        # Text over which a reader failed is shown by itself: it must not take others with it to dead/.
+        together = next((place for place, name in enumerate(ordered) if name in self._suspect), len(ordered)) or 1
+        limits = core.limits.model_copy(update={"turn_messages_max": min(together, core.limits.turn_messages_max)})
+        messages = [self._to_show[name] for name in ordered]
+        made = turn(messages, secrets.token_hex(8), limits)
+        self._showing = dict(zip(ordered[: len(made.shown)], messages, strict=False))
+        try:
+            claimed = [name for name in self._showing if self._may_show() and await self._claim(name)]
+            if len(claimed) < len(self._showing):
+                return True  # some are gone: the turn is made again without them
+            return await self._let_read(made.text)
+        except asyncio.CancelledError:
+            for name in self._showing:  # cut short by us: no attempt counts
+                writer().submit(core.store.mail.receiving.keep, core.agent, name)
+            raise
+        finally:
+            self._showing = {}
+
+    def _put_by(self, name: str) -> Message:
+        """Show it no more."""
+        self._suspect.discard(name)
+        return self._to_show.pop(name)
+
+    def _place(self, name: str) -> tuple[tuple[int, str, str], str]:
+        """Where it comes in the order of serving. The same message under two names has two places."""
+        return self._to_show[name].order(), name
+
+    async def _claim(self, name: str) -> bool:
+        core, mail = self._core, self._core.store.mail
+        claimed = await core.io(mail.receiving.claim, core.agent, name, kept_too=True)
+        claim = claimed.claim if claimed.grip is Grip.OURS else None
+        if claim is not None and claim.shown_at is None and attempts_left(claim.attempt, core.limits):
+            return True
+        message = self._put_by(name)
+        if claim is not None and claim.shown_at is not None:
+            await core.io(mail.receiving.keep, core.agent, name)  # it came here twice
+        elif claim is not None:
+            reason = "the process that was to show it died each time"
+            await core.io(end_message, core.store, name, message, DeliveryState.DEAD, reason)
+        return False
+
+    async def _let_read(self, text: str) -> bool:
+        """Hand the text to whoever reads, and record what came of it. False if they failed."""
+        core = self._core
+        reading = asyncio.ensure_future(self._runner.show(text))
+        try:
+            cut_short = await self._until_read(reading)
+        finally:
+            if not reading.done():
+                reading.cancel()
+        if cut_short is not None:
+            await asyncio.wait({reading}, timeout=core.limits.stop_grace_s)
+            if not reading.done() and not self._stopping:
+                core.fatal = "the reading of mail will not stop"
+            if not reading.cancelled() and reading.done() and reading.exception() is None:
+                cut_short = None  # it was read all the same
+        for name, message in self._showing.items():
+            try:
+                if cut_short is None:
+                    await self._was_shown(name, message)
+                else:
+                    await self._not_shown(name, message, cut_short)
+            except MeshError as error:  # the others were shown or not, all the same
+                log.warning("%s: what became of %s: %s", core.agent, message.id, error.detail)
+        return cut_short is None
+
+    async def _until_read(self, reading: asyncio.Future[None]) -> Exception | None:
+        """Wait for the reader. Why it has not read the text, or None if it has."""
+        core = self._core
+        deadline_s = core.time.monotonic() + core.limits.task_run_max_s
+        while not reading.done():
+            await asyncio.wait({reading}, timeout=_LOOK_S)
+            if not reading.done() and (not self._may_show() or core.time.monotonic() > deadline_s):
+                reading.cancel()
+                overdue = self._may_show()
+                return TimeoutError(f"longer than {core.limits.task_run_max_s:g} s") if overdue else _Interrupted()
+        error = asyncio.CancelledError() if reading.cancelled() else reading.exception()
+        if error is None:
+            return None
+        log.error("%s: showing mail failed", core.agent, exc_info=error)
+        return error if isinstance(error, Exception) else RuntimeError(repr(error))
+
+    async def _was_shown(self, name: str, message: Message) -> None:
+        core, mail = self._core, self._core.store.mail
+        self._put_by(name)
+        await core.io(mail.receiving.keep, core.agent, name, shown=True)
+        await core.io(mail.note_delivered, message, shown=True)
+        if not message.requires_ack or self.effects.has_effect(message):
+            await core.io(mail.ack_file, core.agent, name, message)
+
+    async def _not_shown(self, name: str, message: Message, error: Exception) -> None:
+        """The reader failed: the attempt counts as a crash would. One that we stopped ourselves doesn't count."""
+        core, mail = self._core, self._core.store.mail
+        failed = not isinstance(error, _Interrupted)
+        if failed:
+            self._suspect.add(name)
+        claim = await core.io(mail.receiving.keep, core.agent, name, failed=failed)
+        if claim is None or attempts_left(claim.attempt, core.limits):
+            return
+        self._put_by(name)
+        reason = f"showing it failed: {type(error).__name__}: {error}"
+        await core.io(end_message, core.store, name, message, DeliveryState.DEAD, reason)
+
+
+def _readable(name: str) -> str:
+    """A file's name as text, whatever bytes it is of."""
+    return plain(name.encode(errors="surrogateescape").decode(errors="backslashreplace"))
+
+
+class _Interrupted(Exception):
+    """The agent was stopped or paused while it read."""

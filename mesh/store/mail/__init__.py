@@ -1,0 +1,1 @@
+"""Mail as it lies in files; `mesh.store.mailbox` is the door."""
