@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -39,7 +40,8 @@ def mail_root(agents: int = 2, **limits: Any) -> Iterator[str]:
         initialise(Store(str(root)))
         yield str(root)
     finally:
-        shutil.rmtree(folder)
+        # Last of all: after thousands of files were deleted, some file systems make new ones slowly for minutes.
+        atexit.register(shutil.rmtree, folder)
 
 
 def a_message(sender: str, to: str, text: str = "x" * 700) -> Message:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -206,6 +206,10 @@ class MemoryDisk:
     def flush(self, fd: int) -> None:
         node = self._nodes[self._open[fd]]
         node.flushed = node.data
+
+    def flush_all(self, fds: Sequence[int]) -> None:
+        for fd in fds:
+            self.flush(fd)
 
     def close(self, fd: int) -> None:
         del self._open[fd]

@@ -34,7 +34,8 @@ def task_update(task: Task, progress: float, at: str, step: str) -> Message:
 def _told(task: Task, id_: str, type_: str, at: str, payload: dict[str, Any]) -> Message:
     fields = {
         "id": id_,
-        "from": task.owner,
+        # What ended in the global queue was nobody's: who gave it is told in their own name.
+        "from": task.from_ if task.owner == "any" else task.owner,
         "to": task.from_,
         "timestamp": at,
         "type": type_,

@@ -30,6 +30,8 @@ from mesh.store.mailbox import Claim, Grip
 _LOOK_S = 0.25
 #: What is handled while the agent is paused: orders to it, and what needs no work.
 _DESPITE_PAUSE = frozenset({"shutdown", "ack", "status_request"})
+#: After so many sweeps without trouble the watcher of new mail is said to be well again.
+_FINE_SWEEPS = 12
 
 
 class AgentMail:
@@ -47,6 +49,7 @@ class AgentMail:
             may_handle=self._may_handle,
             on_rejected=self._rejected,
             on_kept=self._kept,
+            io=core.io,
         )
         self.postman.on_sweep = self._sweep
         #: Delivered text that nobody was shown yet, by file name.
@@ -58,6 +61,7 @@ class AgentMail:
         self._show_now = asyncio.Event()
         self._stopping = False
         self._watch_problem: str | None = None
+        self._fine_sweeps = 0
 
     async def run(self) -> None:
         """Deliver, show and look after what was sent, until stopped."""
@@ -102,7 +106,7 @@ class AgentMail:
     async def _handle(self, message: Message) -> Handling:
         handling = await self.effects(message)
         self._core.active_now()
-        if handling.how is Handled.DONE and self._is_read(message):
+        if handling.how is Handled.DONE and not handling.refused and self._is_read(message):
             return Handling(Handled.KEPT)
         return handling
 
@@ -110,8 +114,8 @@ class AgentMail:
         """Whether somebody is to be shown its text. Orders, acks and questions for the state are the mesh's own."""
         return self._runner.reads_mail and message.type not in _DESPITE_PAUSE
 
-    async def _kept(self, name: str, message: Message, claim: Claim) -> None:
-        """What waits: text to be shown, or a task whose end is the ack."""
+    async def _kept(self, name: str, message: Message, claim: Claim) -> bool:
+        """What waits: text to be shown, or a task whose end is the ack. Whether to look again with the next sweep."""
         if claim.task_id is not None:
             if await self._core.io(self._has_ended, claim.task_id):
                 await self._core.io(self._core.store.mail.ack_file, self._core.agent, name, message, "the task ended")
@@ -120,6 +124,9 @@ class AgentMail:
             if claim.attempt > 1:
                 self._suspect.add(name)
             self._show_now.set()
+        else:
+            return False  # somebody will ack it
+        return True
 
     def _has_ended(self, task_id: str) -> bool:
         try:
@@ -134,21 +141,23 @@ class AgentMail:
             "mail_rejected",
             core.agent,
             f"{core.agent} got a file that is no mail",
-            f"{_readable(name)}: {reason}",
-            next_=f"look at agents/{core.agent}/rejected/; nothing waits for you to do so",
+            f"the last one, {_readable(name)}: {reason}",
+            next_=f"mesh mail dead {core.agent} lists them; nothing waits for you to look",
         )
 
     async def _sweep(self) -> None:
         core = self._core
-        if folder_events().check():
-            await self._alert_watcher("file events were lost, and are there again: mail was found by sweeps meanwhile")
+        restarted = folder_events().check()
         problem = folder_events().problem
-        if problem != self._watch_problem:
-            self._watch_problem = problem
-            if problem is not None:
-                await self._alert_watcher(problem)
-            else:
-                await core.io(core.store.alerts.resolve, "mail_watcher", core.agent)
+        if restarted:
+            problem = "file events were lost, and are there again: mail was found by sweeps meanwhile"
+        if problem is not None and problem != self._watch_problem:
+            await self._alert_watcher(problem)
+        self._fine_sweeps = 0 if problem is not None else self._fine_sweeps + 1
+        if self._watch_problem is not None and self._fine_sweeps >= _FINE_SWEEPS:
+            await core.io(core.store.alerts.resolve, "mail_watcher", core.agent)
+            self._watch_problem = None
+        self._watch_problem = problem or self._watch_problem
         await self.sent.look()
 
     async def _alert_watcher(self, detail: str) -> None:

@@ -44,6 +44,7 @@ from mesh.store.knowledge import blocker_id
 from mesh.store.mailbox import Again
 
 DONE, KEPT, LATER = Handling(Handled.DONE), Handling(Handled.KEPT), Handling(Handled.LATER)
+REFUSED = Handling(Handled.DONE, refused=True)
 _TITLE_MAX = 200
 #: These are read as text where somebody reads; their effect, if any, comes first.
 _TASK_TITLES = {"fix_ci_failure": "Fix CI failure", "fix_review_comments": "Fix review comments"}
@@ -118,7 +119,7 @@ class Effects:
             return LATER
         except MeshError as error:
             await self._answer(message, "task_failed", {"taskId": asked.id, "error": error.detail})
-            return DONE
+            return REFUSED
         return Handling(Handled.KEPT, task.id) if message.requires_ack else DONE
 
     async def _ask_for_help(self, message: Message, payload: HelpRequest) -> Handling:

@@ -17,6 +17,8 @@ from mesh.store.mail.references import referenced
 
 #: Oldest messages that one pass judges in an inbox: far more than the cap on waiting mail, unless that was lifted.
 _JUDGED_MAX = 1000
+#: Newest copies that one pass looks at, of people and of agents that are down.
+_COPIES_MAX = 200
 #: A message is told to be stale in the pass in which it becomes so.
 _PASS_MIN = 1.0
 #: An attachment may be stored a while before the message that names it is written.
@@ -38,9 +40,21 @@ class Seen:
 def look_after(core: Core, address: str) -> None:
     """One pass over an inbox. In the writer's thread."""
     limits = core.registry.limits_for(None if address == HUMAN else address)
+    if address == HUMAN or core.store.process(address) is None:
+        _look_after_sent(core, address)
     seen = _judge_all(core, address, limits)
     _alert(core, address, seen, limits)
     _resolve_answered(core, address, seen.keys)
+
+
+def _look_after_sent(core: Core, address: str) -> None:
+    """What a running agent does for itself: try queued mail again, and let copies learn what became of it."""
+    mail = core.store.mail
+    if mail.sending.queued(address):
+        mail.post_queued(address)
+    for name, message in mail.tracing.messages(core.store.layout.mail(address).outbox, newest=_COPIES_MAX):
+        if message.delivery is None or message.delivery.state not in SETTLED:
+            mail.tracing.bring_up_to_date(address, name)
 
 
 def _judge_all(core: Core, address: str, limits: Limits) -> Seen:

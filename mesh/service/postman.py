@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from mesh.errors import MeshError, NotAdmitted, QueueFull, StoreUnavailable
 from mesh.limits import Limits
@@ -44,7 +45,7 @@ class Counts:
 
 class Postman:
     """Runs until `stop`. `may_handle` says which messages are handled at present (an agent may be paused);
-    `on_kept` is told of each that waits for its ack, when it comes to do so and again with every sweep. With
+    `on_kept` is told of each that waits for its ack, and says whether to look at it again with the next sweep. With
     `take_kept` text that another process has taken in, and nobody was shown, is handled as well."""
 
     def __init__(
@@ -56,7 +57,8 @@ class Postman:
         *,
         may_handle: Callable[[Message], bool] = lambda message: True,
         on_rejected: Callable[[str, str], Awaitable[None]] | None = None,
-        on_kept: Callable[[str, Message, Claim], Awaitable[None]] | None = None,
+        on_kept: Callable[[str, Message, Claim], Awaitable[bool]] | None = None,
+        io: Callable[..., Awaitable[Any]] = in_writer,
         take_kept: bool = False,
     ) -> None:
         self.store = store
@@ -66,6 +68,7 @@ class Postman:
         self._limits = limits
         self._on_rejected = on_rejected
         self._on_kept = on_kept
+        self._io = io
         self._sorter = Sorter(store, address, limits, may_handle, take_kept=take_kept)
         self._wakeup = asyncio.Event()
         self._stopping = False
@@ -128,7 +131,7 @@ class Postman:
         """The guarantee: whatever no hint told is seen now."""
         self.counts.sweeps += 1
         try:
-            await in_writer(self._sorter.sweep)
+            await self._io(self._sorter.sweep)
             if self.on_sweep is not None:
                 await self.on_sweep()
         except MeshError as error:
@@ -142,7 +145,7 @@ class Postman:
         handling: Handling | None = None
         try:
             while not self._stopping:
-                step = await in_writer(self._sorter.step, done, handling)
+                step = await self._io(self._sorter.step, done, handling)
                 if step.kept is not None and done is not None:
                     await self._tell_kept(done, step.kept)
                 done, handling = step.opened, None
@@ -150,7 +153,7 @@ class Postman:
                     return
                 handling = await self._deal_with(done)
             if done is not None and done.message is not None and handling is not None:
-                await in_writer(self._sorter.finish, done.name, done.message, handling)
+                await self._io(self._sorter.finish, done.name, done.message, handling)
         except MeshError as error:
             log.warning("%s: mail: %s", self.address, error.detail)
         except asyncio.CancelledError:
@@ -178,7 +181,7 @@ class Postman:
         except Exception as error:
             log.error("%s: handling %s %s failed", self.address, message.type, message.id, exc_info=error)
             self.counts.failed += 1
-            await in_writer(self._sorter.failed, name, message, error)
+            await self._io(self._sorter.failed, name, message, error)
             return None
         if handling.how is not Handled.LATER:
             self.counts.handled += 1
@@ -187,4 +190,6 @@ class Postman:
 
     async def _tell_kept(self, opened: Opened, claim: Claim) -> None:
         if self._on_kept is not None and opened.message is not None:
-            await self._on_kept(opened.name, opened.message, claim)
+            look_again = await self._on_kept(opened.name, opened.message, claim)
+            if not look_again:
+                self._sorter.park(opened.name)

@@ -24,6 +24,8 @@ from mesh.store.mailbox import Again, Claim, Claimed, Grip
 _AT_ONCE = 20
 #: Up to so many waiting files, every hint is worth a look at once.
 _SMALL_INBOX = 500
+#: Sweeps between two looks at what only waits for an ack.
+_LOOK_AT_PARKED = 12
 
 
 class Handled(Enum):
@@ -43,6 +45,8 @@ class Handling:
 
     how: Handled
     task_id: str | None = None
+    #: It was refused, and its sender told so: nobody needs to be shown its text.
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class Sorter:
         self._ready: deque[str] = deque()
         #: What waits for an ack, a turn or better times, and isn't looked at again before the next sweep.
         self.set_aside: set[str] = set()
+        self._parked: set[str] = set()
+        self._sweeps = 0
         #: Something came since the last look.
         self.dirty = True
         self.failures: Counter[str] = Counter()
@@ -130,10 +136,19 @@ class Sorter:
             self._store.mail.receiving.release(self._address, name)
 
     def sweep(self) -> None:
-        """Look at everything again, and put the count right."""
+        """Look at everything again, and put the count right. What only waits for somebody's ack is looked at again
+        every now and then: its claim tells that it was delivered, and there may be thousands."""
+        self._sweeps += 1
+        if self._sweeps % _LOOK_AT_PARKED == 0:
+            self._parked.clear()
         self.set_aside.clear()
+        self.set_aside |= self._parked
         self._ready.clear()
         self._store.mail.counting.recount(self._store.layout.mail(self._address))
+
+    def park(self, name: str) -> None:
+        """This one waits for somebody's ack, and there is nothing to do about it."""
+        self._parked.add(name)
 
     def _open_next(self) -> Opened | None:
         while True:
@@ -182,6 +197,9 @@ class Sorter:
             if message.reply_to is not None and message.via != MESH:
                 # Its sender did so, unless it was killed in between or the reply was put here by hand.
                 self._store.mail.close(message)
+        if message.delivery is not None:
+            # What the mesh sent has a copy with its sender; a power cut may have taken that.
+            self._store.mail.tracing.restore_copy(message, name)
         return Opened(name, message, claimed.claim, claimed.grip)
 
     def _claim(self, name: str) -> Claimed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -212,6 +213,20 @@ class Files:
             self._raise(error, "write", temporary)
         self.full = False
 
+    def finish_all(self, begun: Sequence[tuple[str, int]]) -> None:
+        """Flush and close many together. All of them or, where it raises, none: then their temporaries are gone."""
+        try:
+            try:
+                self.disk.flush_all([fd for _, fd in begun])
+            finally:
+                for _, fd in begun:
+                    self.disk.close(fd)
+        except OSError as error:
+            for temporary, _ in begun:
+                self.drop(temporary)
+            self._raise(error, "write", begun[0][0])
+        self.full = False
+
     def link(self, source: str, path: str) -> bool:
         """Give a file a second name, not durable before `settle`; False if `path` is there already."""
         self._check()
@@ -284,7 +299,7 @@ class Files:
 
     def _spare(self, path: str) -> str:
         """A fresh path in the scratch folder, named after `path`."""
-        stem = os.path.basename(path)
+        stem = path.rpartition("/")[2]
         if len(stem) > _STEM_BYTES_MAX // 4:  # of four bytes a character, if need be
             stem = os.fsdecode(os.fsencode(stem)[:_STEM_BYTES_MAX])
         return f"{self.scratch}/{stem}.{self._prefix}.{next(self._numbers)}"

@@ -6,7 +6,7 @@ the journal explains, the documents are the truth. Logs are rotated by size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mesh import clock
@@ -30,15 +30,16 @@ class Journal:
 
     def event(self, agent: str, event: str, reason: str = "", **ids: Any) -> None:
         """Record what was done and why. `ids` are the task, agent, file … it is about."""
-        line = {
-            "at": clock.iso(self._time.wall()),
-            "tick": self.tick(),
-            "agentId": agent,
-            "event": event,
-            "reason": reason,
-            **ids,
-        }
-        self._append(self._layout.events, line)
+        self.events([(agent, event, reason, ids)])
+
+    def events(self, entries: Iterable[tuple[str, str, str, dict[str, Any]]]) -> None:
+        """Record several, (agent, event, reason, ids) each, in one piece."""
+        at, tick = clock.iso(self._time.wall()), self.tick()
+        lines = [
+            {"at": at, "tick": tick, "agentId": agent, "event": event, "reason": reason, **ids}
+            for agent, event, reason, ids in entries
+        ]
+        self._append(self._layout.events, *lines)
 
     def history(self, agent: str, **entry: Any) -> None:
         """Record the end of an attempt in the agent's own history."""
@@ -77,12 +78,12 @@ class Journal:
             self._files.rename(path, f"{path}.1")
             return True
 
-    def _append(self, path: str, entry: dict[str, Any]) -> None:
-        data = encode_line(entry)
+    def _append(self, path: str, *entries: dict[str, Any]) -> None:
         try:
-            self._files.append(path, data)
+            if entries:
+                self._files.append(path, b"".join(map(encode_line, entries)))
         except StoreUnavailable:
-            self.dropped += 1
+            self.dropped += len(entries)
 
 
 def _lines(data: bytes | None) -> list[dict[str, Any]]:

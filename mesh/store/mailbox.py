@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import Any
 
 from mesh.errors import MeshError, UnknownMessage
 from mesh.limits import DEFAULT
@@ -66,9 +67,12 @@ class MailStore:
     def post(self, messages: Sequence[Message], *, again: Again = Again.NEVER, queue: bool = False) -> list[Posted]:
         """Send messages, durably; what became of each, in their order. See `Sending.post`."""
         posted = self.sending.post(messages, again=again, queue=queue)
+        self._journal.events(
+            self._entry("mail_queued" if entry.queued else "mail_sent", entry.message)
+            for entry in posted
+            if not entry.duplicate and entry.error is None
+        )
         for entry in posted:
-            if not entry.duplicate and entry.error is None:
-                self._event("mail_queued" if entry.queued else "mail_sent", entry.message)
             if entry.error is None and entry.message.reply_to is not None and entry.message.via != MESH:
                 self.close(entry.message)
         return posted
@@ -251,13 +255,15 @@ class MailStore:
         return None
 
     def _event(self, event: str, message: Message, reason: str = "") -> None:
+        self._journal.events([self._entry(event, message, reason)])
+
+    def _entry(self, event: str, message: Message, reason: str = "") -> tuple[str, str, str, dict[str, Any]]:
+        ids = {
+            "messageId": message.id,
+            "from": message.from_,
+            "to": message.to,
+            "type": message.type,
+            "priority": message.priority,
+        }
         speaker = message.from_ if event in ("mail_sent", "mail_queued") else message.to
-        self._journal.event(
-            speaker,
-            event,
-            reason,
-            messageId=message.id,
-            **{"from": message.from_, "to": message.to},
-            type=message.type,
-            priority=message.priority,
-        )
+        return speaker, event, reason, ids

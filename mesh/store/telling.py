@@ -35,8 +35,7 @@ class Telling:
             self._refer(task.owner, task)
         if task.from_ not in (HUMAN, task.owner):
             self._refer(task.from_, task)
-        if task.owner != "any":
-            self._tell_giver(task)
+        self._tell_giver(task)
         if blocker:
             self._knowledge.add_blocker(task)
         elif task.status is TaskStatus.COMPLETED:

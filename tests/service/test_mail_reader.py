@@ -96,6 +96,7 @@ async def test_a_busy_agents_mail_is_deferred(mesh: Mesh, reader: Reader) -> Non
         await until(lambda: gate.begun)
         sent = [await send(mesh, "bob", "ada", "note", payload={"text": f"word-{n}"}) for n in range(3)]
         await until(lambda: len(names(mesh, "ada", "claims")) == 3)
+        await until(lambda: ada.service.mail.overview()["deferred"] == 3)
         assert await _deferred(ada) == 3 and reader.texts == []
         gate.opened.set()
         for id_ in sent:

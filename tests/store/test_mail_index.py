@@ -212,6 +212,7 @@ def test_our_name_and_head_with_a_bad_rest_is_found_out(
     for _ in range(3):
         assert [letter.id for letter in store.mail.waiting("coder")] == ["B"]
         assert reason in index.unreadable[name].reason
+        assert index.refresh() == [], "it is not news again"
         assert index.get(name) is None
     put(disk, message("A"))
     assert [letter.id for letter in store.mail.waiting("coder")] == ["A", "B"], "mended by hand"

@@ -133,7 +133,7 @@ class InboxIndex:
             listed = Listed(
                 _RANKS[priority], _sortable(time.decode()), id_.decode(), name, type_.decode(), sender.decode()
             )
-        except (OSError, ValueError, OverflowError):
+        except (OSError, ValueError):
             return None
         stamp = listed.timestamp.replace(":", "")
         return listed if name == f"{stamp}-{listed.id}-{listed.type}.json" else None

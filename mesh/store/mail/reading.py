@@ -68,8 +68,6 @@ def parse_message(data: bytes) -> Message:
         message = Message.model_validate(document)
     except ValidationError as error:
         raise BadMail(_first(error)) from None
-    except OverflowError:  # 0001-01-01 east of Greenwich is before the calendar
-        raise BadMail("a time in it is outside the calendar") from None
     problems = payload_problems(message.type, message.payload)
     if problems:
         raise BadMail(f"{problems[0]['field']}: {problems[0]['reason']}")

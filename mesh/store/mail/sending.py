@@ -11,7 +11,6 @@ Whether a message is new is decided under the inbox' lock. An id that its sender
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
@@ -101,9 +100,8 @@ class Sending:
     def post(self, messages: Sequence[Message], *, again: Again = Again.NEVER, queue: bool = False) -> list[Posted]:
         """Send; one answer a message, in their order. With `queue` what isn't admitted waits in the outbox."""
         posted = [Posted(message) for message in messages]
-        many = len(posted) > 1
-        letters = [letter for entry in posted if (letter := self._begin(entry, again, many)) is not None]
-        letters = [letter for letter in letters if self._flush(letter)]
+        letters = [letter for entry in posted if (letter := self._begin(entry, again)) is not None]
+        letters = self._flush(letters)
         by_recipient = sorted(letters, key=lambda letter: letter.posted.message.to)
         for recipient, group in groupby(by_recipient, key=lambda letter: letter.posted.message.to):
             now, later = _apart(group)
@@ -160,7 +158,7 @@ class Sending:
 
     # -- inside
 
-    def _begin(self, posted: Posted, again: Again, many: bool) -> _Letter | None:
+    def _begin(self, posted: Posted, again: Again) -> _Letter | None:
         message = posted.message
         message.delivery = Delivery(at={"written": message.timestamp})
         letter = _Letter(posted, file_name(message), again)
@@ -169,18 +167,18 @@ class Sending:
         except MeshError as error:
             posted.error = error
             return None
-        if many:
-            with suppress(OSError):  # only makes the flush faster
-                self._files.disk.write_back(letter.fd)
         return letter
 
-    def _flush(self, letter: _Letter) -> bool:
+    def _flush(self, letters: list[_Letter]) -> list[_Letter]:
+        """Those whose files are durable now. What can't be flushed together fails together."""
         try:
-            self._files.finish(letter.path, letter.fd)
+            if letters:
+                self._files.finish_all([(letter.path, letter.fd) for letter in letters])
         except MeshError as error:
-            letter.posted.error = error
-            return False
-        return True
+            for letter in letters:
+                letter.posted.error = error
+            return []
+        return letters
 
     def _deliver(self, recipient: str, letters: list[_Letter], *, queue: bool) -> None:
         """Link into the inbox what is admitted, flush once, put the outbox copies in place. What waits in the outbox
@@ -332,7 +330,7 @@ class Sending:
                 posted.error, posted.queued = None, True
             elif letter.queued and posted.error is not None:
                 pass  # it stays, and is tried again
-            elif letter.arrived and not self._has(copy):
+            elif letter.arrived and (letter.again is Again.NEVER or not self._has(copy)):
                 self._files.place(letter.path, copy)
             else:
                 self._files.drop(letter.path)

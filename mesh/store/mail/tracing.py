@@ -136,10 +136,11 @@ class Tracing:
         return None
 
     def restore_copy(self, message: Message, name: str) -> None:
-        """Make the sender's copy again, where a crash took it."""
+        """Make the sender's copy again, if it is gone."""
         path = f"{self._layout.mail(message.from_).outbox}/{name}"
-        copy = message.model_copy(update={"delivery": Delivery(at={"written": message.timestamp})})
-        self._write_copy(path, copy)
+        if self._files.look(path) is None and self._files.look(self._layout.mail(message.from_).base) is not None:
+            copy = message.model_copy(update={"delivery": Delivery(at={"written": message.timestamp})})
+            self._files.replace_quickly(path, encode(copy.filed()), flushed=False)
 
     # -- inside
 
