@@ -12,7 +12,7 @@ up: .venv/ready
 	@exec .venv/bin/mesh up --root "$(ROOT)" $(ARGS)
 
 test: lint
-	.venv-test/bin/pytest -m "not live and not soak"
+	.venv-test/bin/pytest -m "not live and not soak" -n auto --maxprocesses 4 --dist worksteal
 
 lint: .venv-test/ready
 	.venv-test/bin/ruff check .

@@ -99,9 +99,11 @@ class Limits(BaseModel):
     urgent_unacked_min: float = _limit(5, "min", "the mailbox document: then urgent mail goes to the human", low=0.1)
     stale_unacked_min: float = _limit(60, "min", "the mailbox document: then other mail is marked stale", low=0.1)
     mail_retry_s: float = _limit(
-        0.25, "s", "before refused mail is tried again from the outbox; doubles to mailRetryMaxS", low=0.01, high=60
+        0.25, "s", "before refused mail is tried again from the outbox; doubles to mailRetryMaxS", low=0.01, high=8
     )
-    mail_retry_max_s: float = _limit(2.0, "s", "longest wait between two tries of one message", low=0.01, high=600)
+    mail_retry_max_s: float = _limit(
+        2.0, "s", "longest wait between two tries; who waits 10 s loses its place in the line", low=0.01, high=8
+    )
     turn_messages_max: int = _limit(10, "count", "messages that an agent is shown in one turn", low=1, high=1000)
     turn_bytes_max: int = _limit(
         50_000, "bytes", "text of messages in one turn: about 12,000 tokens", low=500, high=10_000_000

@@ -467,7 +467,9 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
 def mail_events() -> frozenset[str]:
     """The names of events about mail that the source records."""
     found: set[str] = set()
-    for node in (part for tree in trees() for call in calls(tree, "event", "_event", "_entry") for part in ast.walk(call)):
+    for node in (
+        part for tree in trees() for call in calls(tree, "event", "_event", "_entry") for part in ast.walk(call)
+    ):
         if isinstance(node, ast.JoinedStr) and ast.unparse(node).startswith("f'mail_{state"):
             found |= {f"mail_{state}" for state in (DeliveryState.EXPIRED, DeliveryState.DEAD)}
         elif isinstance(node, ast.Constant) and re.fullmatch(r"mail_[a-z_]+[a-z]", str(node.value)):

@@ -113,7 +113,7 @@ async def test_queued_mail_is_tried_at_growing_intervals(mesh: Mesh) -> None:
 
 
 async def test_a_stop_does_not_wait_for_the_next_try(mesh: Mesh) -> None:
-    mesh.limit(inboxWaitingMax=1, mailRetryS=30, mailRetryMaxS=60)
+    mesh.limit(inboxWaitingMax=1, mailRetryS=8, mailRetryMaxS=8)
     loop = asyncio.get_running_loop()
     async with mesh.running("bob") as bob:
         for _ in range(2):
