@@ -32,7 +32,7 @@ def figures() -> list[Figure]:
 def _write_ms(root: str) -> float:
     began = time.perf_counter()
     for number in range(50):
-        bare_write(root, f"bare-{number}-{began}", b"x" * 1000)
+        bare_write(root, root, f"bare-{number}-{began}", b"x" * 1000)
     return (time.perf_counter() - began) / 50 * 1000
 
 

@@ -50,13 +50,15 @@ def a_message(sender: str, to: str, text: str = "x" * 700) -> Message:
     return Message.model_validate({**fields, "type": "note", "payload": {"text": text}})
 
 
-def bare_write(folder: str, name: str, data: bytes) -> None:
-    """The least that durable means: write, fsync, rename, fsync the folder."""
-    fd = os.open(f"{folder}/.{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def bare_write(root: str, folder: str, name: str, data: bytes) -> None:
+    """The least that durable means: write, fsync, rename, fsync the folder. Its temporaries lie where ours do: what
+    making a file costs differs from folder to folder."""
+    temporary = f"{root}/system/scratch/bare-{name}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     os.write(fd, data)
     os.fsync(fd)
     os.close(fd)
-    os.rename(f"{folder}/.{name}", f"{folder}/{name}")
+    os.rename(temporary, f"{folder}/{name}")
     flush_folder(folder)
 
 

@@ -21,7 +21,7 @@ from mesh.store import Store
 
 _PER_BLOCK, _BLOCKS = 100, 9
 _LOAD = 1000
-_SENDERS, _EACH = 20, 25
+_SENDERS, _EACH = 20, 75
 _BARE = "bare write, fsync, rename, fsync folder"
 
 
@@ -46,7 +46,7 @@ def _alone() -> list[Figure]:
         maildir = mailbox.Maildir(f"{root}/maildir", create=True)
 
         def bare() -> float:
-            return _rate(lambda: bare_write(folder, str(next(numbers)), b"x" * size))
+            return _rate(lambda: bare_write(root, folder, str(next(numbers)), b"x" * size))
 
         def plain_maildir() -> float:
             def step() -> None:
@@ -56,7 +56,8 @@ def _alone() -> list[Figure]:
             return _rate(step)
 
         def direct() -> float:
-            return _rate(lambda: store.mail.send(a_message("a1", "a2")))
+            made = iter([a_message("a1", "a2") for _ in range(_PER_BLOCK)])
+            return _rate(lambda: store.mail.send(next(made)))
 
         async def send_all(count: int) -> None:
             box = Mailbox(root, "a1")
@@ -113,7 +114,7 @@ def _ours(root: str, sender: int, gate: object) -> None:
 def _bare_writer(root: str, sender: int, gate: object) -> None:
     _wait(gate)
     for number in range(_EACH):
-        bare_write(f"{root}/bare", f"{sender}-{number}", b"x" * 1000)
+        bare_write(root, f"{root}/bare", f"{sender}-{number}", b"x" * 1000)
 
 
 def _array_writer(root: str, sender: int, gate: object) -> None:

@@ -7,6 +7,7 @@ outbox also carries `delivery`, one that was acked `ackedAt` and `handling`.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticSerializationError
 
 from mesh import clock
 from mesh.models.base import AGENT_ID_PATTERN, HUMAN, SCHEMA_VERSION, Asked, Filed, FileId, Id, Line, PlainJson
@@ -132,6 +134,14 @@ class Message(Filed):
     def filed(self) -> dict[str, Any]:
         """As it is written: what is not known is left out, the payload comes after everything that sorts."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def encoded(self) -> bytes:
+        """As it is written, in bytes."""
+        try:
+            return self.model_dump_json(by_alias=True, exclude_none=True, indent=1).encode() + b"\n"
+        except PydanticSerializationError:  # half a character (a lone surrogate), which a hand edit may have left
+            text = json.dumps(self.filed(), indent=1, ensure_ascii=False)
+            return text.encode("utf-8", "surrogatepass") + b"\n"
 
     def order(self) -> tuple[int, str, str]:
         """Urgent first, then by time, then by id."""

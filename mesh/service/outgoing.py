@@ -68,7 +68,7 @@ class Outgoing:
         first = group[0]
         messages = [message for handed in group for message in handed.messages]
         try:
-            posted = self._mail.post(messages, again=first.again, queue=first.queue)
+            posted = self._mail.deliver(messages, again=first.again, queue=first.queue)
         except MeshError as error:
             posted = [Posted(message, error) for message in messages]
         except Exception as error:  # a bug of ours must not leave senders waiting for ever
@@ -76,6 +76,7 @@ class Outgoing:
         writer().submit(self._write, loop)
         with suppress(RuntimeError):  # the loop has ended, and its senders with it
             loop.call_soon_threadsafe(_hand_back, group, posted)
+        self._mail.record(posted)
 
     def _next_group(self) -> list[_Handed]:
         """Those at the front that can be written together, taken."""

@@ -95,14 +95,10 @@ class Locks:
 @contextmanager
 def hold_file(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> Iterator[int]:
     """Hold the lock that is the file itself, for a moment; yields a handle to its content. Raises LockTimeout."""
-    deadline = time.monotonic() + wait_s
-    pause_s = _FIRST_PAUSE_S / 5
     try:
-        while (handle := disk.try_lock(path)) is None:
-            if time.monotonic() >= deadline:
-                raise LockTimeout(f"{path} has been locked for over {wait_s:g} s.", file=path)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        handle = disk.try_lock(path)
+        if handle is None:
+            handle = _wait_for(disk, path, time, wait_s)
     except OSError as error:
         raise StoreUnavailable(f"Could not lock {path}: {error.strerror}.", file=path) from error
     try:
@@ -110,6 +106,17 @@ def hold_file(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> Iter
     finally:
         with suppress(OSError):
             disk.unlock(handle)
+
+
+def _wait_for(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> int:
+    deadline = time.monotonic() + wait_s
+    pause_s = _FIRST_PAUSE_S / 5
+    while time.monotonic() < deadline:
+        time.sleep(pause_s)
+        if (handle := disk.try_lock(path)) is not None:
+            return handle
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise LockTimeout(f"{path} has been locked for over {wait_s:g} s.", file=path)
 
 
 def read_label(disk: Disk, path: str) -> dict[str, Any]:

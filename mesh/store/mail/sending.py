@@ -26,9 +26,8 @@ from mesh.errors import (
     StoreUnavailable,
 )
 from mesh.models import HUMAN, Delivery, InboxFacts, Message, Refusal
-from mesh.store.codec import encode
 from mesh.store.files import Files
-from mesh.store.layout import Layout
+from mesh.store.layout import Layout, MailFolders
 from mesh.store.mail.counting import Count, Counting
 from mesh.store.mail.names import file_name, is_mail, parse_name
 from mesh.store.mail.reading import read_accepted
@@ -163,7 +162,7 @@ class Sending:
         message.delivery = Delivery(at={"written": message.timestamp})
         letter = _Letter(posted, file_name(message), again)
         try:
-            letter.path, letter.fd = self._files.begin(letter.name, encode(message.filed()))
+            letter.path, letter.fd = self._files.begin(letter.name, message.encoded())
         except MeshError as error:
             posted.error = error
             return None
@@ -185,13 +184,14 @@ class Sending:
         leaves it last: it was accepted, and must lie in one place that is durable."""
         folders = self._layout.mail(recipient)
         try:
-            if not self._has(folders.inbox):
-                for folder in folders.folders():
+            try:
+                self._admit(folders, letters)
+            except StoreUnavailable:
+                if self._has(folders.inbox):
+                    raise
+                for folder in folders.folders():  # somebody deleted it
                     self._files.make_folders(folder)
-            with self._counting.hold(folders) as count:
-                for letter in letters:
-                    self._try(letter, count)
-                self._link_all(letters, count)
+                self._admit(folders, letters)
         except InboxBusy as error:
             for letter in letters:
                 letter.posted.error = error
@@ -207,6 +207,12 @@ class Sending:
         for letter in letters:
             if letter.queued:
                 self._file_copy(letter, queue=queue)
+
+    def _admit(self, folders: MailFolders, letters: list[_Letter]) -> None:
+        with self._counting.hold(folders) as count:
+            for letter in letters:
+                self._try(letter, count)
+            self._link_all(letters, count)
 
     def _try(self, letter: _Letter, count: Count) -> None:
         posted, message = letter.posted, letter.posted.message
