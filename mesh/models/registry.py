@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, PrivateAttr, StringConstraints, ValidationError
 
 from mesh.errors import NewerSchema, RegistryInvalid, UnknownAgent
 from mesh.limits import Limits
@@ -73,6 +73,8 @@ class Registry(Asked):
     windows: dict[str, int] = {}
     prices: dict[str, Price] = {}
     limits: dict[str, Any] = {}
+    #: Worked out once each: they are asked for with every message.
+    _limits_of: dict[str | None, Limits] = PrivateAttr(default_factory=dict)
 
     def entry(self, agent: str) -> AgentEntry:
         """The agent's entry. Raises UnknownAgent, which lists the valid names."""
@@ -98,8 +100,11 @@ class Registry(Asked):
 
     def limits_for(self, agent: str | None = None) -> Limits:
         """The limits in force for the mesh, or for one agent."""
-        own = self.agents[agent].limits if agent in self.agents else {}
-        return Limits().with_overrides({**self.limits, **own})
+        found = self._limits_of.get(agent)
+        if found is None:
+            own = self.agents[agent].limits if agent in self.agents else {}
+            found = self._limits_of[agent] = Limits().with_overrides({**self.limits, **own})
+        return found
 
 
 def parse_registry(text: str | bytes, file: str) -> Registry:

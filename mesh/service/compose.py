@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ from mesh.store.codec import encode
 
 #: How many times as large indented JSON can be, at the depth that a payload may have.
 _INDENTED_MAX = 20
+#: So many bytes a character takes at most.
+_ESCAPED_MAX = 6
 
 
 def compose(store: Store, registry: Registry, sender: str, to: str, asked: MessageRequest, via: str | None) -> Message:
@@ -50,6 +53,7 @@ def compose(store: Store, registry: Registry, sender: str, to: str, asked: Messa
     return message
 
 
+@cache
 def camel(name: str) -> str:
     """The key of a field as it stands in files, by its Python name."""
     return to_camel(name)
@@ -78,6 +82,8 @@ def _replied_to(store: Store, sender: str, asked: MessageRequest) -> Message | N
 
 def _check_size(message: Message, registry: Registry) -> None:
     bytes_max = registry.limits_for(message.to if message.to != HUMAN else None).message_bytes_max
+    if len(repr(message.payload)) * _ESCAPED_MAX * _INDENTED_MAX < bytes_max:
+        return  # whatever its file comes to
     # Measured as it will lie in its file: its recipient rejects one that is larger, and indenting can make short lists
     # many times as large. Only a large message is worth measuring so.
     size = len(message.model_dump_json(by_alias=True, exclude_none=True).encode())

@@ -32,7 +32,7 @@ from mesh.service import compose
 from mesh.service.folder_events import folder_events
 from mesh.service.outgoing import Outgoing
 from mesh.service.postman import Handled, Handling, Postman
-from mesh.service.writer import in_writer
+from mesh.service.writer import in_writer, writer
 from mesh.store import Store
 from mesh.store.mailbox import Again, Posted
 
@@ -174,27 +174,28 @@ class Mailbox:
     async def wait_for_ack(self, id: str, timeout_s: float = 60.0) -> bool:
         """Wait until a message of ours is acked; woken by the ack itself. False if time is up, or it can't be acked
         any more (expired, rejected, dead). Raises UnknownMessage."""
-        name, message = await in_writer(self._find_sent, id)
-        changed = asyncio.Event()
+        sent = self._sent.get(id)
+        name, message = sent if sent is not None else await in_writer(self._find_sent, id)
         folder = self.store.layout.mail(message.to).processed
+        changed = asyncio.Event()
         watch = folder_events().watch(folder, lambda came: changed.set() if came in (None, name) else None)
         deadline_s = self.store.time.monotonic() + timeout_s
         sweep_s = self._registry().limits_for(self.agent).mail_sweep_s
         try:
-            while True:
+            while self.store.files.look(f"{folder}/{name}") is None:
+                # Not acked, as far as one look tells; all the rest of what can have become of it is asked for less.
                 state = (await in_writer(self._delivery, name, message)).state
                 left_s = deadline_s - self.store.time.monotonic()
                 if state in SETTLED or left_s <= 0:
-                    await in_writer(self._close_answer, id)
                     return state is DeliveryState.ACKED
-                try:
-                    async with asyncio.timeout(min(left_s, sweep_s)):
-                        await changed.wait()
-                except TimeoutError:
+                if not await _within(changed, min(left_s, sweep_s)):
                     folder_events().check()
                 changed.clear()
         finally:
             watch.cancel()
+        # The sender's own files may follow after it is told.
+        writer().submit(self._note_acked, name, message)
+        return True
 
     async def close(self) -> None:
         """End `serve` and the retries. What is queued stays in the outbox."""
@@ -277,11 +278,15 @@ class Mailbox:
             raise UnknownMessage(f"{self.agent} has sent no message {id_!r}.", messageId=id_)
         return found.name, found.message
 
-    def _close_answer(self, id_: str) -> None:
-        """Who waited for the ack has got its message: nobody else needs to look at it."""
-        found = self.store.mail.tracing.find(derived_id(id_, suffix="-ack"), [self.agent], ["inbox"])
-        if found is not None:
-            self.store.mail.ack_file(self.agent, found.name, found.message)
+    def _note_acked(self, name: str, message: Message) -> None:
+        """Bring our copy up to date. Who waited for the ack has got its message: nobody else needs to look at it."""
+        with suppress(MeshError):
+            self.store.mail.tracing.bring_up_to_date(self.agent, name)
+            if message.requires_ack:
+                answer = derived_id(message.id, suffix="-ack")
+                found = self.store.mail.tracing.find(answer, [self.agent], ["inbox"])
+                if found is not None:
+                    self.store.mail.ack_file(self.agent, found.name, found.message)
 
     def _delivery(self, name: str, message: Message) -> Delivery:
         known = self.store.mail.tracing.bring_up_to_date(self.agent, name)
@@ -290,3 +295,13 @@ class Mailbox:
     def _thread(self, id_: str) -> list[Message]:
         found = self.store.mail.tracing.find(id_, [self.agent], ["inbox", "processed", "outbox", "queued", "dead"])
         return self.store.mail.tracing.thread(self.agent, found.message.thread if found else id_)
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event; False if it didn't come in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True

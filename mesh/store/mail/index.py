@@ -14,16 +14,17 @@ from typing import NamedTuple
 from mesh import clock
 from mesh.models import Message, Priority
 from mesh.store.files import Files
-from mesh.store.mail.names import OUR_TIME, is_mail, parse_name
+from mesh.store.mail.names import is_mail
 from mesh.store.mail.reading import BadMail, read_message
 
 _HEAD_BYTES = 512
+_TIME_LENGTH = len("2026-02-16T20:45:00.000Z")
 #: The beginning of a file that our encoder wrote.
 _HEAD = re.compile(
-    rb'\{\s*"schemaVersion": \d+,\s*"id": "([^"\\]+)",\s*"from": "([^"\\]+)",\s*"to": "[^"\\]+",'
-    rb'\s*"timestamp": "([^"\\]+)",\s*"type": "([^"\\]+)",\s*"priority": "(urgent|high|normal|low)",'
+    r'\{\s*"schemaVersion": \d+,\s*"id": "([^"\\]+)",\s*"from": "([^"\\]+)",\s*"to": "[^"\\]+",'
+    r'\s*"timestamp": "([^"\\]+)",\s*"type": "([^"\\]+)",\s*"priority": "(urgent|high|normal|low)",'
 )
-_RANKS = {priority.value.encode(): priority.rank for priority in Priority}
+_RANKS = {priority.value: priority.rank for priority in Priority}
 
 
 class Listed(NamedTuple):
@@ -100,7 +101,7 @@ class InboxIndex:
     def _look(self, name: str) -> Listed | None:
         path = f"{self._folder}/{name}"
         try:
-            trusted = parse_name(name) is not None and name not in self.unreadable
+            trusted = name[0].isdigit() and name not in self.unreadable
             ours = self._head(name, path) if trusted else None
             if ours is not None:
                 self._steady.add(name)
@@ -126,17 +127,17 @@ class InboxIndex:
     def _head(self, name: str, path: str) -> Listed | None:
         """The file by its beginning, if that is as our encoder writes it and says what the name says."""
         try:
-            found = _HEAD.match(self._disk.read_start(path, _HEAD_BYTES))
+            # What is looked for is ASCII; the end may be half of a character.
+            found = _HEAD.match(self._disk.read_start(path, _HEAD_BYTES).decode("latin-1"))
             if found is None:
                 return None
-            id_, sender, time, type_, priority = found.group(1, 2, 3, 4, 5)
-            listed = Listed(
-                _RANKS[priority], _sortable(time.decode()), id_.decode(), name, type_.decode(), sender.decode()
-            )
-        except (OSError, ValueError):
+            id_, sender, time, type_, priority = found.groups()
+            time = _sortable(time)
+        except (OSError, ValueError, OverflowError):
             return None
-        stamp = listed.timestamp.replace(":", "")
-        return listed if name == f"{stamp}-{listed.id}-{listed.type}.json" else None
+        if name != f"{time.replace(':', '')}-{id_}-{type_}.json":
+            return None
+        return Listed(_RANKS[priority], time, id_, name, type_, sender)
 
     def _drop(self, name: str) -> None:
         self._listed.pop(name, None)
@@ -152,4 +153,5 @@ def _of(name: str, message: Message) -> Listed:
 
 def _sortable(time: str) -> str:
     """People may write times in other zones, and without fractions."""
-    return time if OUR_TIME.fullmatch(time) else clock.iso(clock.parse(time))
+    ours = len(time) == _TIME_LENGTH and time[10] == "T" and time[-1] == "Z"
+    return time if ours else clock.iso(clock.parse(time))
