@@ -156,8 +156,8 @@ class LiveMesh:
         return found
 
     def pid(self, agent: str) -> int:
-        found = self.process(agent)
-        assert found is not None, agent
+        # An incarnation's folder is there a moment before the file that names its process.
+        found = until(lambda: self.process(agent), 5, f"{agent}'s process")
         return int(found["pid"])
 
     def healthy(self, agent: str) -> bool:
