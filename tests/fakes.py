@@ -226,9 +226,6 @@ class MemoryDisk:
             raise _error(errno.ELOOP if node.kind == "link" else errno.EISDIR, path)
         return node.data[:bytes_max]
 
-    def write_back(self, fd: int) -> None:
-        assert fd in self._open
-
     def read_handle(self, handle: int) -> bytes:
         return self._nodes[self._open[handle]].data[: 1 << 16]
 

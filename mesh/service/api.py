@@ -28,8 +28,9 @@ from mesh.models import (
 )
 from mesh.service import api_docs, task_desk
 from mesh.service.agent import AgentService
-from mesh.service.auth import Caller, speaks_as
+from mesh.service.auth import speaks_as
 from mesh.service.core import log
+from mesh.service.exchange import answer, caller_of, service_of
 from mesh.service.guard import Door, Guard, encode_problem, is_task_post
 from mesh.service.mail_api import add_mail
 from mesh.service.roles import Agent
@@ -98,25 +99,11 @@ def tick_seconds(text: str | None) -> float:
     return seconds
 
 
-def _service(request: Request) -> AgentService:
-    service: AgentService = request.app.state.service
-    return service
-
-
-def _caller(request: Request) -> Caller:
-    caller: Caller = request.scope["caller"]
-    return caller
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), status, media_type="application/json")
-
-
 def _add_looks(app: FastAPI) -> None:
     @app.get("/health", tags=["look"], responses=api_docs.HEALTH)
     async def health(request: Request) -> Response:
         """Whether the agent is healthy, from memory: it answers with a full disk, and needs no secret."""
-        core = _service(request).core
+        core = service_of(request).core
         status, reasons = core.health()
         body = {
             "status": status,
@@ -125,12 +112,12 @@ def _add_looks(app: FastAPI) -> None:
             "incarnation": core.incarnation,
             "reasons": reasons,
         }
-        return _json(body, 503 if status == "unhealthy" else 200)
+        return answer(body, 503 if status == "unhealthy" else 200)
 
     @app.get("/status", tags=["look"], responses=api_docs.STATUS, dependencies=api_docs.SECRET)
     async def status(request: Request) -> Response:
         """All of the agent's state, and how it stands in the mesh."""
-        service = _service(request)
+        service = service_of(request)
         core = service.core
         error = core.store.registry.error
         alerts = await core.io(core.store.alerts.open)
@@ -147,23 +134,23 @@ def _add_looks(app: FastAPI) -> None:
             "alerts": [alert.dump() for alert in alerts],
             "health": dict(zip(("status", "reasons"), core.health(), strict=True)),
         }
-        return _json(body)
+        return answer(body)
 
 
 def _add_tasks(app: FastAPI) -> None:
     @app.post("/task", status_code=202, tags=["tasks"], responses=api_docs.TASK_ACCEPTED, dependencies=api_docs.SECRET)
     async def post_task(request: Request, body: TaskRequest) -> Response:
         """Give this agent a task, or with `"owner": "any"` the mesh. The same id and body again is one task."""
-        service, caller = _service(request), _caller(request)
+        service, caller = service_of(request), caller_of(request)
         giver = speaks_as(service.core, caller, body.from_)
         task = await task_desk.take_in(service.core, service.worker.can_run, body, giver, caller)
-        return _json({"accepted": True, "taskId": task.id}, 202)
+        return answer({"accepted": True, "taskId": task.id}, 202)
 
     @app.get("/task/{task_id}", tags=["tasks"], responses=api_docs.TASK, dependencies=api_docs.SECRET)
     async def get_task(request: Request, task_id: str) -> Response:
         """A task with its progress and result, whichever agent has it."""
-        core = _service(request).core
-        return _json(task_desk.view(await core.io(task_desk.find, core, task_id)))
+        core = service_of(request).core
+        return answer(task_desk.view(await core.io(task_desk.find, core, task_id)))
 
     @app.get("/task", tags=["tasks"], responses=api_docs.TASKS, dependencies=api_docs.SECRET)
     async def list_tasks(
@@ -173,23 +160,23 @@ def _add_tasks(app: FastAPI) -> None:
         limit: Annotated[int, Query(ge=1, le=_LIST_MAX)] = 100,
     ) -> Response:
         """Tasks of the whole mesh: the open ones in the order they are served, then the ended, newest first."""
-        core = _service(request).core
+        core = service_of(request).core
         found = await core.io(task_desk.listed, core, status, owner, limit)
-        return _json([task_desk.view(task) for task in found])
+        return answer([task_desk.view(task) for task in found])
 
     @app.delete("/task/{task_id}", tags=["tasks"], responses=api_docs.CANCELLED, dependencies=api_docs.SECRET)
     async def cancel_task(request: Request, task_id: str) -> Response:
         """Cancel a task: one that waits at once; the work on one that runs stops within a moment."""
-        await task_desk.cancel(_service(request).core, task_id, _caller(request))
-        return _json({"cancelled": True})
+        await task_desk.cancel(service_of(request).core, task_id, caller_of(request))
+        return answer({"cancelled": True})
 
 
 def _add_buddy(app: FastAPI) -> None:
     @app.post("/buddy/ping", tags=["buddy"], responses=api_docs.BUDDY, dependencies=api_docs.SECRET)
     async def ping(request: Request, body: PingRequest) -> PingAnswer:
         """How this agent is, for its buddy."""
-        core = _service(request).core
-        giver = speaks_as(core, _caller(request), body.from_)
+        core = service_of(request).core
+        giver = speaks_as(core, caller_of(request), body.from_)
         concerns = core.concerns()
         core.event("pinged", f"by {giver}", watcher=giver)
         return PingAnswer(
@@ -204,16 +191,16 @@ def _add_buddy(app: FastAPI) -> None:
     @app.post("/buddy/review", tags=["buddy"], responses=api_docs.BUDDY, dependencies=api_docs.SECRET)
     async def review(request: Request, body: ReviewRequest) -> ReviewAnswer:
         """What the watcher found; answers what this agent does about it."""
-        service = _service(request)
-        giver = speaks_as(service.core, _caller(request), body.from_)
+        service = service_of(request)
+        giver = speaks_as(service.core, caller_of(request), body.from_)
         return await service.rounds.act_on_review(giver, body.check_results)
 
     @app.post("/wake", tags=["buddy"], responses=api_docs.WAKE, dependencies=api_docs.SECRET)
     async def wake(request: Request, body: WakeRequest) -> Response:
         """Do the agent's own pass now. Never touches a task that runs."""
-        service = _service(request)
-        giver = speaks_as(service.core, _caller(request), body.from_)
-        return _json({"awake": True, "did": service.wake(giver, body.reason)})
+        service = service_of(request)
+        giver = speaks_as(service.core, caller_of(request), body.from_)
+        return answer({"awake": True, "did": service.wake(giver, body.reason)})
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -11,11 +10,10 @@ from pydantic import ConfigDict, StringConstraints
 from mesh.models import AGENT_ID_PATTERN, MESSAGE_TYPE_PATTERN, MessageRequest
 from mesh.models.base import Asked
 from mesh.service import api_docs, mail_desk
-from mesh.service.agent import AgentService
-from mesh.service.auth import Caller, speaks_as
+from mesh.service.auth import speaks_as
+from mesh.service.exchange import answer, caller_of, service_of
 
 _LIST_MAX = 1000
-_JSON = "application/json"
 
 
 class AckRequest(Asked):
@@ -35,11 +33,11 @@ def add_mail(app: FastAPI) -> None:
     )
     async def post_message(request: Request, body: MessageRequest) -> Response:
         """Send this agent a message; answered once it is durable in its inbox."""
-        service, caller = _service(request), _caller(request)
+        service, caller = service_of(request), caller_of(request)
         sender = speaks_as(service.core, caller, body.from_)
         message, response = await mail_desk.take_in(service, body, sender, caller)
-        answer: dict[str, Any] = {"received": True, "id": message.id}
-        return _json(answer if response is None else {**answer, "response": response}, 202)
+        received: dict[str, Any] = {"received": True, "id": message.id}
+        return answer(received if response is None else {**received, "response": response}, 202)
 
     @app.get("/message", tags=["mail"], responses=api_docs.MESSAGES, dependencies=api_docs.SECRET)
     async def list_messages(
@@ -51,46 +49,31 @@ def add_mail(app: FastAPI) -> None:
         limit: Annotated[int, Query(ge=1, le=_LIST_MAX)] = 100,
     ) -> Response:
         """What waits in the inbox, urgent first. Looking changes nothing; `unread` leaves out what was shown."""
-        core = _service(request).core
-        mail_desk.may_read(core, _caller(request))
-        return _json(await core.io(mail_desk.listed, core, type, sender, thread, unread, limit))
+        core = service_of(request).core
+        mail_desk.may_read(core, caller_of(request))
+        return answer(await core.io(mail_desk.listed, core, type, sender, thread, unread, limit))
 
     @app.post("/message/{message_id}/ack", tags=["mail"], responses=api_docs.ACKED, dependencies=api_docs.SECRET)
     async def ack_message(
         request: Request, message_id: str, body: Annotated[AckRequest, Body()] = _NO_TEXT
     ) -> Response:
         """Say that a message is dealt with. Again is harmless."""
-        service = _service(request)
-        mail_desk.may_read(service.core, _caller(request))
+        service = service_of(request)
+        mail_desk.may_read(service.core, caller_of(request))
         await mail_desk.acknowledge(service, message_id, body.text)
-        return _json({"acked": True})
+        return answer({"acked": True})
 
     @app.post("/attachment", status_code=201, tags=["mail"], responses=api_docs.ATTACHED, dependencies=api_docs.SECRET)
     async def post_attachment(request: Request, name: Annotated[str, Query(min_length=1, max_length=200)]) -> Response:
         """Store a file for `attachments` of a message: its content is the body, its type the Content-Type."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower() or None
-        stored = await mail_desk.attach(_service(request).core, await request.body(), name, kind)
-        return _json(stored.dump(), 201)
+        stored = await mail_desk.attach(service_of(request).core, await request.body(), name, kind)
+        return answer(stored.dump(), 201)
 
     @app.get("/attachment/{sha256}", tags=["mail"], responses=api_docs.ATTACHMENT, dependencies=api_docs.SECRET)
     async def get_attachment(request: Request, sha256: str) -> Response:
         """The content of an attachment. Never shown by a browser: it may be anything."""
-        core = _service(request).core
+        core = service_of(request).core
         data = await core.io(core.store.mail.attachments.read, sha256)
         headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         return Response(data, headers=headers, media_type="application/octet-stream")
-
-
-def _service(request: Request) -> AgentService:
-    service: AgentService = request.app.state.service
-    return service
-
-
-def _caller(request: Request) -> Caller:
-    caller: Caller = request.scope["caller"]
-    return caller
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    # Halves of characters may come from hand-written files: they must not hide the rest.
-    return Response(json.dumps(content, ensure_ascii=False).encode(errors="replace"), status, media_type=_JSON)

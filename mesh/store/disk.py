@@ -99,10 +99,6 @@ class Disk(Protocol):
         """The first bytes of a regular file. A link is not followed (OSError), a pipe does not block."""
         ...
 
-    def write_back(self, fd: int) -> None:
-        """Begin to write to the disk what `flush` will wait for: worth it where several files follow."""
-        ...
-
     def read_handle(self, handle: int) -> bytes:
         """The content of a file whose lock is held, at most 64 KB."""
         ...
@@ -212,9 +208,6 @@ class PosixDisk:
             return os.read(fd, bytes_max)
         finally:
             os.close(fd)
-
-    def write_back(self, fd: int) -> None:
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def read_handle(self, handle: int) -> bytes:
         return os.pread(handle, 1 << 16, 0)

@@ -258,15 +258,14 @@ def test_a_link_to_a_link_is_the_link_itself(place: Place) -> None:
     assert place.disk.look(f"{place.root}/b").inode == place.disk.look(f"{place.root}/a").inode
 
 
-def test_write_back_changes_nothing_that_is_seen(place: Place) -> None:
-    fd = place.disk.create(f"{place.root}/a")
-    place.disk.write(fd, b"one")
-    place.disk.write_back(fd)
-    place.disk.write(fd, b" two")
-    place.disk.write_back(fd)
-    place.disk.flush(fd)
-    place.disk.close(fd)
-    assert place.disk.read(f"{place.root}/a") == b"one two"
+def test_many_files_are_flushed_at_once(place: Place) -> None:
+    fds = [place.disk.create(f"{place.root}/many-{number}") for number in range(10)]
+    for number, fd in enumerate(fds):
+        place.disk.write(fd, b"%d" % number)
+    place.disk.flush_all(fds)
+    for fd in fds:
+        place.disk.close(fd)
+    assert [place.disk.read(f"{place.root}/many-{number}") for number in range(10)] == [b"%d" % n for n in range(10)]
 
 
 def test_the_content_of_a_lock_is_read_and_written_by_its_holder(place: Place) -> None:
