@@ -32,10 +32,6 @@ class SentMail:
         self._stopped.set()
         self._wakeup.set()
 
-    def notice_queued(self) -> None:
-        """Something was queued: it is tried again soon."""
-        self._wakeup.set()
-
     async def look(self) -> None:
         """Bring copies up to date; see whether something waits. Part of each sweep."""
         core = self._core

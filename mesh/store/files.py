@@ -143,14 +143,8 @@ class Files:
 
     def remove(self, path: str) -> None:
         """Delete a file, durably; a missing one is fine."""
-        self._check()
-        try:
-            self.disk.unlink(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._raise(error, "delete", path)
-        self._flush_folder(path)
+        if self.unlink(path):
+            self._flush_folder(path)
 
     def append(self, path: str, data: bytes) -> None:
         """Add whole lines to a log, in one piece. Not flushed: a power cut may take the last lines."""
@@ -275,15 +269,16 @@ class Files:
         if flushed:
             self._flush_folder(path)
 
-    def unlink(self, path: str) -> None:
-        """Delete a file; a power cut may bring it back. A missing one is fine."""
+    def unlink(self, path: str) -> bool:
+        """Delete a file; a power cut may bring it back. False if it was missing, which is fine."""
         self._check()
         try:
             self.disk.unlink(path)
         except FileNotFoundError:
-            return
+            return False
         except OSError as error:
             self._raise(error, "delete", path)
+        return True
 
     def drop(self, temporary: str) -> None:
         """Delete a temporary; one that can't be deleted goes with its scratch folder."""
