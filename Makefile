@@ -30,9 +30,9 @@ bench: .venv/ready
 
 # Pins every package with its hashes, for all platforms, after an edit of pyproject.toml. Needs uv.
 lock:
-	uv pip compile pyproject.toml --group build --universal --python-version 3.11 --generate-hashes \
+	uv pip compile pyproject.toml --all-extras --group build --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header --quiet --output-file requirements.lock
-	uv pip compile pyproject.toml --group build --group dev --universal --python-version 3.11 --generate-hashes \
+	uv pip compile pyproject.toml --all-extras --group build --group dev --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-header --quiet --output-file requirements-dev.lock
 
 clean:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import documents, health, idle_day, mail_load, mail_send, processes
+from benchmarks import documents, health, hooks, idle_day, mail_load, mail_send, processes, transcripts
 from benchmarks.measure import Figure
 
 
@@ -18,16 +18,18 @@ def main() -> int:
     parser.add_argument(
         "--only",
         action="append",
-        help="documents, health, processes, idle_day, mail_send or mail_load; may be repeated",
+        help="documents, health, hooks, processes, idle_day, mail_send, mail_load or transcripts; may be repeated",
     )
     options = parser.parse_args()
     parts: dict[str, Callable[[], list[Figure]]] = {
         "documents": documents.figures,
         "health": health.figures,
+        "hooks": hooks.figures,
         "processes": lambda: processes.figures(options.idle_seconds),
         "idle_day": idle_day.figures,
         "mail_send": mail_send.figures,
         "mail_load": mail_load.figures,
+        "transcripts": transcripts.figures,
     }
     found: list[Figure] = []
     for name, part in parts.items():

@@ -181,3 +181,22 @@ class SkillInputError(MeshError):
     """A skill's input is missing or malformed; says which file and line. Trying again can't help."""
 
     status, slug, title = 422, "skill-input", "A skill's input is missing or malformed"
+
+
+class RunnerUnfit(MeshError):
+    """What does the agent's work can't work now: its program is missing, it is logged out, or a usage limit holds
+    (`state` as in RunnerHealth, `until` where known). The attempt doesn't count; nothing is to be restarted."""
+
+    status, slug, title = 503, "runner-unfit", "What does the agent's work can't work now"
+
+
+class WorkBroken(MeshError):
+    """A CLI ended without what it promised: the detail says what was missing and shows the end of its output."""
+
+    status, slug, title = 502, "work-broken", "The agent's program did not give what it promised"
+
+
+class DeliveryUncertain(MeshError):
+    """It can't be told whether a message was shown: it is not shown again the same way."""
+
+    status, slug, title = 502, "delivery-uncertain", "Whether the message was shown is not known"

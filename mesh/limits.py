@@ -114,6 +114,14 @@ class Limits(BaseModel):
     max_running: int | None = _limit(
         None, "count", "how many agents' CLI programs run at once; none: from free memory", low=1
     )
+    cli_memory_mb: float = _limit(1500, "MB", "what one CLI session takes: 1 to 2 GB", low=50)
+    cli_run_max_s: float = _limit(
+        14_400, "s", "four hours: a CLI's task takes long, and one that hangs must not hold its place for ever", low=1
+    )
+    runner_retry_s: float = _limit(
+        1800, "s", "a limit that doesn't say when it ends, or a login, is tried again so often", low=1
+    )
+    run_retention_days: float = _limit(14, "days", "output of CLI programs that have ended")
 
     # -- context
     context_limit_tokens: int = _limit(180_000, "tokens", "the protocol's model limit", low=1_000)

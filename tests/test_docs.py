@@ -41,7 +41,8 @@ from mesh.models import (
     parse_registry,
 )
 from mesh.models.mail import PAYLOADS, Payload, payload_problems
-from mesh.models.registry import Price, QuietHours, RunnerChoice
+from mesh.models.registry import Price, QuietHours
+from mesh.models.runner_choice import CHOICES
 from mesh.service.mailbox import Mailbox
 from mesh.service.roles import load
 from mesh.store.layout import MailFolders
@@ -224,7 +225,8 @@ def registry_keys() -> tuple[set[str], set[str]]:
         fields = model.model_fields  # type: ignore[attr-defined]
         return {f"{before}{field.alias or name}" for name, field in fields.items()}
 
-    agent = keys(AgentEntry) | keys(RunnerChoice, "runner.") | keys(QuietHours, "quietHours.")
+    runner = {key for choice in CHOICES.values() for key in keys(choice, "runner.")}
+    agent = keys(AgentEntry) | runner | keys(QuietHours, "quietHours.")
     return keys(Registry) | keys(Price, "prices.<model>."), agent
 
 
@@ -491,7 +493,7 @@ def rejections() -> tuple[str, ...]:
     """Why a file is rejected: of each reason in the source the longest piece that is always the same."""
     found = []
     for name, functions in (
-        ("mesh/store/mail/reading.py", ("read_data", "parse_message")),
+        ("mesh/store/mail/reading.py", ("look_at", "parse_message")),
         ("mesh/service/inspection.py", ("_why_not", "_why_not_dropped")),
     ):
         for function in ast.walk(ast.parse(text_of(name))):

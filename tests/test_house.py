@@ -28,7 +28,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "mesh.store": GROUND,
     "mesh.runners": GROUND,
     "mesh.service": ("mesh.policy", "mesh.store", "mesh.runners", *GROUND),
-    "mesh.cli": ("mesh.service", "mesh.policy", "mesh.store", "mesh.runners", *GROUND),
+    "mesh.interop": ("mesh.service", "mesh.policy", "mesh.store", "mesh.runners", *GROUND),
+    "mesh.cli": ("mesh.interop", "mesh.service", "mesh.policy", "mesh.store", "mesh.runners", *GROUND),
     "agents": ("mesh.service", "mesh.store", *GROUND),
 }
 #: Module → what it may import beyond its floor, and why.
@@ -36,6 +37,10 @@ DOORS: dict[str, tuple[tuple[str, ...], str]] = {
     "mesh": (("mesh.service.roles", "mesh.service.mailbox"), "the public surface: imported when somebody asks for it"),
     "mesh.__main__": (("mesh.cli",), "`python -m mesh` is the command line"),
     "agents.__main__": (("mesh.cli",), "`python -m agents` is the command line of one agent"),
+    "mesh.runners.model.history": (
+        ("mesh.store.disk", "mesh.store.files"),
+        "part of a program of its own, in no daemon: the conversation is written as every file of the root",
+    ),
 }
 IMPURE = ("asyncio", "os", "pathlib", "time", "random", "httpx", "fastapi", "starlette", "threading", "subprocess")
 
@@ -71,6 +76,11 @@ FILE_EXCEPTIONS: dict[str, tuple[frozenset[str], str]] = {
     "mesh.service.doctor": (frozenset({"os.stat"}), "owners and modes, which the store's seam doesn't tell"),
     "agents._git": (frozenset({"os.path.isdir"}), "whether a configured repository is there; git reads it"),
     "agents._machine": (frozenset({"os.stat", "os.statvfs"}), "the machine's mounts are what it reports on"),
+}
+#: Rooms whose business is files that are not the mesh's, and why.
+FILE_ROOMS = {
+    "mesh.runners.transcripts": "reads what CLIs write of their sessions, below their own homes",
+    "mesh.interop.cli_settings": "edits the CLIs' own configuration files, below their own homes",
 }
 #: `exists` and the like are also names of the store's own methods: through these objects they are the store.
 STORE_OBJECTS = frozenset({"files", "_files", "disk", "_disk", "inputs", "store", "retention", "attachments"})
@@ -229,7 +239,7 @@ def _of_the_store(node: ast.expr) -> bool:
 
 
 def foreign_files(module: Module) -> Iterator[str]:
-    if _under(module.name, "mesh.store"):
+    if any(_under(module.name, room) for room in ("mesh.store", *FILE_ROOMS)):
         return
     excepted = FILE_EXCEPTIONS.get(module.name, (frozenset(), ""))[0]
     for name, node in _uses(module):

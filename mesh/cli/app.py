@@ -20,12 +20,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MODULES = (
     "alerts",
+    "context",
+    "hook",
+    "join",
     "lifecycle",
     "look",
     "mail",
     "mail_look",
     "mail_stats",
     "mail_tail",
+    "mcp",
+    "react",
     "roster",
     "say",
     "switch",

@@ -30,7 +30,18 @@ def _cells(row: Row) -> list[str]:
     task = f"{row.task} {row.progress:.0%}" if row.task and row.progress is not None else (row.task or "-")
     beat = "-" if row.beat_age_s is None else f"{row.beat_age_s:.0f} s ago"
     task = task if len(task) <= 44 else task[:43] + "…"
-    return [row.agent, str(row.port), row.status, task, str(row.queue), str(row.mail), row.buddy, beat, row.note]
+    note = "; ".join(text for text in (row.note, _session(row)) if text)
+    return [row.agent, str(row.port), row.status, task, str(row.queue), str(row.mail), row.buddy, beat, note]
+
+
+def _session(row: Row) -> str:
+    """A person's session that speaks for the agent, and when it was last heard."""
+    session = row.session
+    if session is None or not session["joined"]:
+        return ""
+    age_s = session["seenAgeS"]
+    heard = "not heard yet" if age_s is None else f"heard {age_s:.0f} s ago"
+    return f"{session['cli']} session joined, {'busy, ' if session['busy'] else ''}{heard}"
 
 
 class LiveTable:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mesh.cli.app import cli, echo_json, known_agent, open_store, with_json, with_root
 from mesh.clock import SYSTEM
 from mesh.errors import BadUse, MeshError
 from mesh.models import HUMAN
+
+if TYPE_CHECKING:
+    from mesh.store import Store
 
 
 @cli.command()
@@ -72,8 +77,19 @@ def pause(agent: str | None, everyone: bool, reason: str, root: str | None) -> i
         known_agent(store, who)
     store.switches.pause(who, HUMAN, reason)
     store.journal.event("operator", "pause", reason, about=who)
+    _make_sure(store, list(store.registry.current.agents) if who == ALL else [who], reason or "paused")
     click.echo(f"{'Every agent' if who == ALL else who} is paused until `mesh resume`.")
     return 0
+
+
+def _make_sure(store: Store, agents: list[str], reason: str) -> None:
+    """Programs that work for these agents end, if need be without their daemons, which may hang."""
+    from mesh.service.run_ends import PAUSE_GRACE_S, PAUSE_OBEYED_S, end_runs, live_runs
+
+    deadline_s = SYSTEM.monotonic() + PAUSE_OBEYED_S
+    while live_runs(store, agents) and SYSTEM.monotonic() < deadline_s:
+        SYSTEM.sleep(0.05)
+    end_runs(store, agents, reason, PAUSE_GRACE_S)
 
 
 @cli.command()

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from mesh import clock
 from mesh.models.base import SCHEMA_VERSION, Filed
+from mesh.models.running import Occupancy
 
 
 class AgentStatus(StrEnum):
@@ -73,6 +74,8 @@ class AgentState(Filed):
     last_completed_task: str | None = None
     context_tokens: int = 0
     context_limit: int
+    #: How full the context was at the last call, and how that is known.
+    context: Occupancy | None = None
     session_id: str
     incarnation: int
     metrics: Metrics = Metrics()
@@ -127,6 +130,18 @@ class Insight(Filed):
     agent: str
     topic: str
     data: Any = None
+    tags: list[str] = []
+
+
+class Decision(Filed):
+    """One entry of `knowledge/decisions.json`."""
+
+    id: str
+    at: str
+    agent: str
+    decision: str
+    why: str = ""
+    task_id: str | None = None
     tags: list[str] = []
 
 

@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError
 from mesh.errors import NewerSchema, RegistryInvalid, UnknownAgent
 from mesh.limits import Limits
 from mesh.models.base import RESERVED_IDS, SCHEMA_VERSION, AgentId, Asked, Line
+from mesh.models.runner_choice import CHOICES, RunnerChoice, SkillsChoice
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 ClockTime = Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
@@ -27,12 +28,6 @@ class QuietHours(Asked):
 
     from_: ClockTime = Field(alias="from")
     to: ClockTime
-
-
-class RunnerChoice(Asked):
-    """What does an agent's work. `skills` needs no model."""
-
-    kind: Literal["skills"] = "skills"
 
 
 class AgentEntry(Asked):
@@ -47,7 +42,7 @@ class AgentEntry(Asked):
     sync_minute: int | None = Field(default=None, ge=0, le=59)
     buddy_check_offset: int | None = Field(default=None, ge=0)
     user: Line | None = None
-    runner: RunnerChoice = RunnerChoice()
+    runner: RunnerChoice = SkillsChoice()
     generate: Literal["auto", "propose", "skills", "off"] = "auto"
     quiet_hours: QuietHours | None = None
     repo: str | None = None
@@ -156,11 +151,20 @@ def _nearest(word: str, known: list[str]) -> str:
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     model: type[Asked] = Registry
     if len(location) >= 3 and location[0] == "agents":
-        inner: dict[str, type[Asked]] = {"runner": RunnerChoice, "quietHours": QuietHours}
-        model = inner.get(str(location[2]), AgentEntry) if len(location) > 3 else AgentEntry
+        inner: dict[str, type[Asked]] = {"quietHours": QuietHours}
+        if location[2] == "runner" and len(location) > 4:
+            model = CHOICES[str(location[3])]
+        else:
+            model = inner.get(str(location[2]), AgentEntry) if len(location) > 3 else AgentEntry
     elif location[0] == "prices" and len(location) > 2:
         model = Price
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _shown(location: tuple[int | str, ...]) -> list[int | str]:
+    """The place of a mistake as it stands in the file: the kind of a runner is no key of its own."""
+    tagged = len(location) > 3 and location[0] == "agents" and location[2] == "runner"
+    return [part for index, part in enumerate(location) if part != "[key]" and not (tagged and index == 3)]
 
 
 _WORDS = {
@@ -179,11 +183,14 @@ def _shape_problems(error: ValidationError) -> list[tuple[str, str]]:
     problems = []
     for item in error.errors():
         location = item["loc"]
-        key = ".".join(str(part) for part in location if part != "[key]")
+        key = ".".join(str(part) for part in _shown(location))
         if item["type"] == "extra_forbidden":
             reason = "unknown key" + _nearest(str(location[-1]), _known_keys(location))
         elif item["type"] == "string_pattern_mismatch":
             reason = f"{item['input']!r} does not match {item['ctx']['pattern']}"
+        elif item["type"] == "union_tag_invalid":
+            kinds = ", ".join(CHOICES)
+            key, reason = f"{key}.kind", f"{item['ctx']['tag']!r} is no kind of runner; known are: {kinds}"
         elif item["type"] == "too_short" and key == "agents":
             reason = "a mesh needs at least two agents, so that somebody watches each"
         else:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mesh.models.base import Filed, FileId
+from mesh.models.running import Usage
 
 
 class Priority(StrEnum):
@@ -64,6 +65,11 @@ class TaskResult(Filed):
     format: str = "markdown"
     files: list[str] = []
     evidence: list[str] = []
+    #: What it used, where a model was asked.
+    usage: Usage | None = None
+    #: Where the work lies, if it was done in a git worktree: its branch, and the commits on it, oldest first.
+    branch: str | None = None
+    commits: list[str] = []
 
 
 class Task(Filed):

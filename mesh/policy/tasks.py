@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from mesh.limits import Limits
 from mesh.models import Task, TaskResult, TaskStatus, Verdict
+from mesh.models.running import RunRecord
 
 
 class Ending(StrEnum):
@@ -27,6 +28,10 @@ class Ending(StrEnum):
     INTERRUPTED = "interrupted"
     #: The agent's process died while it ran.
     CRASHED = "crashed"
+    #: What does the work could not begin: no program, no place, paused at the last moment.
+    NOT_BEGUN = "not_begun"
+    #: What does the work has said on the way that it can't work now: logged out, or at its usage limit.
+    UNFIT = "unfit"
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,14 @@ def decide(task: Task, attempt: Attempt, tick: int, limits: Limits) -> Verdict:
         return Verdict(TaskStatus.CANCELLED, reason, error=reason)
     if attempt.ending is Ending.DONE:
         return Verdict(TaskStatus.COMPLETED, "done", result=attempt.result)
+    if attempt.ending is Ending.NOT_BEGUN:
+        return Verdict(TaskStatus.QUEUED, attempt.detail, counts=False)
     if attempt.ending is Ending.WRONG_INPUT:
         return Verdict(TaskStatus.FAILED, "its input is wrong", error=attempt.detail, blocker=True)
     if task.effects == "external":
         error = f"{attempt.detail}; it may already have acted on the outside world, so a person decides"
         return Verdict(TaskStatus.OUTCOME_UNKNOWN, "cut short with external effects", error=error)
-    if attempt.ending is Ending.INTERRUPTED:
+    if attempt.ending in (Ending.INTERRUPTED, Ending.UNFIT):
         return Verdict(TaskStatus.QUEUED, attempt.detail, counts=False)
     if task.attempts >= limits.task_attempts_max:
         error = f"{attempt.detail} (attempt {task.attempts} of {limits.task_attempts_max})"
@@ -59,6 +66,18 @@ def decide(task: Task, attempt: Attempt, tick: int, limits: Limits) -> Verdict:
     at_once = attempt.ending is Ending.CRASHED and task.attempts <= 1
     delay_ticks = 0 if at_once else limits.task_retry_delay_ticks * 2 ** (task.attempts - 1)
     return Verdict(TaskStatus.QUEUED, attempt.detail, error=attempt.detail, not_before_tick=tick + delay_ticks)
+
+
+def after_restart(task: Task, run: RunRecord | None, agent: str, *, lost: bool) -> Attempt | None:
+    """How an attempt stands that an earlier daemon began: over, or None where its process goes on without that
+    daemon, or has ended with a result that nobody has taken yet. `lost`: it is gone and nobody saw how it ended."""
+    if run is None or run.attempt != task.attempts:
+        return Attempt(Ending.CRASHED, f"{agent}'s process ended while it ran")
+    if run.stopped is not None:
+        return Attempt(Ending.INTERRUPTED, run.stopped)
+    if lost:
+        return Attempt(Ending.CRASHED, f"{run.cli}'s process ended with its host")
+    return None
 
 
 def next_task(

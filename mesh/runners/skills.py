@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from mesh.models import Task
+from mesh.models import Message, Task
 from mesh.runners.base import Report
 
 Context = TypeVar("Context")
@@ -30,7 +30,7 @@ class SkillsRunner(Generic[Context]):
     def reads_mail(self) -> bool:
         return self._reader is not None
 
-    async def show(self, text: str) -> None:
+    async def show(self, text: str, messages: Sequence[Message] = ()) -> None:
         assert self._reader is not None
         await self._reader(text)
 

@@ -18,10 +18,9 @@ from mesh.errors import LockTimeout, MeshError
 from mesh.models import AgentStatus, Task, Verdict
 from mesh.policy import schedule
 from mesh.policy import tasks as task_policy
-from mesh.policy.tasks import Attempt, Ending
-from mesh.runners.skills import SkillsRunner
 from mesh.service import carrier
 from mesh.service.agent_mail import AgentMail
+from mesh.service.agent_runner import AgentRunner
 from mesh.service.buddy_client import BuddyClient
 from mesh.service.core import Core, log
 from mesh.service.roles import Agent
@@ -34,6 +33,7 @@ from mesh.store.locks import SleepingClock
 from mesh.store.switches import ALL
 
 _FREE_SPACE_EVERY_BEATS = 5
+_TIDY_EVERY_TICKS = 60
 _WORKER, _MAIL = "worker", "mail"
 
 
@@ -54,7 +54,8 @@ class AgentService:
         self.core = Core(role, root, tick_seconds, time)
         self.client = BuddyClient(self.core)
         self.rounds = Rounds(self.core, self.client)
-        self.runner = SkillsRunner(role.skills, role.mail_reader)
+        self.runner = AgentRunner(self.core)
+        self.runner.workplace.on_wait = self._waits_or_not
         self.worker = Worker(self.core, self.runner)
         self.mail = AgentMail(self.core, self.runner)
         self.mail.effects.on_shutdown = self._shut_down
@@ -124,10 +125,19 @@ class AgentService:
         did = ["looked for edited files", "looked for tasks", "looked for mail"]
         self._seen.clear()
         self._spawn(self._look_once())
+        self._spawn(self._try_again(), "try again")
         self.core.wake_worker()
         self.mail.postman.notice()
         self.core.event("woken", reason or "no reason given", by=giver)
         return did
+
+    async def _try_again(self) -> None:
+        """Somebody says that it is worth a try: what was parked is tried, though nothing is known to have changed."""
+        if self.core.parked is not None:
+            await self.runner.parking.forget()
+            await self._rest()
+            self.core.wake_worker()
+            self.mail.turn_ended()
 
     def _shut_down(self, reason: str) -> None:
         self.on_shutdown(reason)
@@ -204,6 +214,7 @@ class AgentService:
         error = core.store.registry.error
         if changed:
             core.use_registry(core.store.registry.current)
+            self.runner.use(core.registry.agents.get(core.agent))
             core.event("registry_in_force", "an edit was read")
             core.wake_worker()
             entry = core.registry.agents.get(core.agent)
@@ -277,10 +288,24 @@ class AgentService:
         last, core.state.last_tick = core.state.last_tick, core.clock.tick
         core.refresh_metrics()
         await core.save()
+        await self._look_at_runner()
         core.wake_worker()
         if passed.carries:
             await carrier.carry(core)
         self._rounds = self._spawn(self._make_rounds(last, core.clock.tick), "rounds")
+
+    async def _look_at_runner(self) -> None:
+        """Whether what does the work could work; what was parked goes on when it can."""
+        before = self.core.parked
+        try:
+            if await self.runner.look():
+                self.mail.turn_ended()
+            if self.core.parked != before:
+                await self._rest()
+            if self.core.clock.tick % _TIDY_EVERY_TICKS == 0:
+                await self.runner.tidy()
+        except MeshError as error:
+            log.warning("%s: %s", self.core.agent, error.detail)
 
     async def _report_held_up(self, error: LockTimeout) -> None:
         """Nobody can carry ticks while a hung process holds the clock: a person is told whom to restart."""
@@ -322,15 +347,23 @@ class AgentService:
     async def _recover(self) -> None:
         core = self.core
 
-        def decide(task: Task) -> Verdict:
-            attempt = Attempt(Ending.CRASHED, f"{core.agent}'s process ended while it ran")
-            return task_policy.decide(task, attempt, core.clock.tick, core.limits)
+        def decide(task: Task) -> Verdict | None:
+            attempt = self.runner.after_restart(task)
+            return None if attempt is None else task_policy.decide(task, attempt, core.clock.tick, core.limits)
 
         settled = await core.io(core.store.tasks.recover, core.agent, core.incarnation, decide)
         for task, verdict in settled:
+            if verdict is None:
+                self.worker.take_up(task)
+                continue
             core.event("task_recovered", verdict.reason, taskId=task.id, status=verdict.status)
             if verdict.status == "outcome_unknown":
                 await core.io(raise_outcome_unknown, core, task)
+
+    def _waits_or_not(self) -> None:
+        """The work at hand waits for a place on the host, or has got one: people see it in the state."""
+        self.core.state.reason = self.runner.workplace.waits_for
+        self._spawn(self.core.save(), "save")
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine, name=name or "look")

@@ -1,7 +1,8 @@
-"""An agent's mail: its postman, what is shown to its runner, and what it sent itself.
+"""An agent's mail: its postman, what is shown to its runner or by hooks to its session, and what it sent itself.
 
 The mesh acks what asks for no ack once its effect has been carried out or its text was shown. Text waits for the end of
-the task in hand: a busy agent's mail is deferred, not dropped.
+the task in hand: a busy agent's mail is deferred, not dropped. A session that a person runs is told by its hooks; its
+runner says so too only if it can reach that very session, and only while nothing else is going on there.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import asyncio
 import secrets
 from typing import Any
 
-from mesh.errors import MeshError
+from mesh.errors import DeliveryUncertain, MeshError
 from mesh.models import DeliveryState, Message
+from mesh.models.running import Session
 from mesh.policy.envelope import turn
 from mesh.policy.mail import attempts_left
 from mesh.policy.plain_text import plain
-from mesh.runners.base import Runner
+from mesh.service.agent_runner import AgentRunner
 from mesh.service.core import Core, log
 from mesh.service.effects import Effects
 from mesh.service.folder_events import folder_events
+from mesh.service.hook_mail import HookMail
+from mesh.service.mail_shelf import RUNNER, Shelf
 from mesh.service.outgoing import Outgoing
 from mesh.service.postman import Handled, Handling, Postman, end_message
 from mesh.service.sent import SentMail
-from mesh.service.skill_context import SkillContext
 from mesh.service.writer import writer
-from mesh.store.mailbox import Claim, Grip
+from mesh.store.mailbox import Claim
 
 #: How often it is looked whether the reading of mail must be stopped.
 _LOOK_S = 0.25
@@ -32,10 +35,13 @@ _LOOK_S = 0.25
 _DESPITE_PAUSE = frozenset({"shutdown", "ack", "status_request"})
 #: After so many sweeps without trouble the watcher of new mail is said to be well again.
 _FINE_SWEEPS = 12
+#: A session that has said nothing for so long isn't taken to be busy: its CLI may have been killed in a turn.
+_BUSY_MAX_S = 900.0
+_MAYBE_SEEN = "Some of this may have reached you before; what you have dealt with needs nothing more.\n\n"
 
 
 class AgentMail:
-    def __init__(self, core: Core, runner: Runner[SkillContext]) -> None:
+    def __init__(self, core: Core, runner: AgentRunner) -> None:
         self._core = core
         self._runner = runner
         self.effects = Effects(core, runner.can_run)
@@ -52,12 +58,10 @@ class AgentMail:
             io=core.io,
         )
         self.postman.on_sweep = self._sweep
-        #: Delivered text that nobody was shown yet, by file name.
-        self._to_show: dict[str, Message] = {}
-        #: What of it a reader failed over, or died.
-        self._suspect: set[str] = set()
-        #: What of it is being shown.
-        self._showing: dict[str, Message] = {}
+        self.shelf = Shelf(core, self.effects)
+        self.by_hook = HookMail(core, self.shelf, self.show_now)
+        #: When a hook of its session last called, on the monotonic clock.
+        self.heard_s = core.time.monotonic()
         self._show_now = asyncio.Event()
         self._stopping = False
         self._watch_problem: str | None = None
@@ -65,6 +69,7 @@ class AgentMail:
 
     async def run(self) -> None:
         """Deliver, show and look after what was sent, until stopped."""
+        await self.shelf.open()
         await asyncio.gather(self.postman.run(), self._show_forever(), self.sent.retry_forever())
 
     def stop(self) -> None:
@@ -72,6 +77,11 @@ class AgentMail:
         self._stopping = True
         self.postman.stop()
         self.sent.stop()
+        self.by_hook.close()
+        self._show_now.set()
+
+    def show_now(self) -> None:
+        """There may be something for the runner to show."""
         self._show_now.set()
 
     def turn_ended(self) -> None:
@@ -84,14 +94,24 @@ class AgentMail:
         core = self._core
         return {
             "waiting": core.store.mail.counting.waiting(core.store.layout.mail(core.agent)),
-            "deferred": len(self._to_show),
+            "deferred": len(self.shelf.waiting),
+            "uncertain": self.shelf.uncertain_ids,
             "queued": self.sent.queued,
             "handled": self.postman.counts.handled,
             "rejected": self.postman.counts.rejected,
             "dead": self.postman.dead,
             "watcher": folder_events().problem or "ok",
-            "readsMail": self._runner.reads_mail,
+            "readsMail": self._runner.reads_mail or self.joined() is not None,
         }
+
+    def joined(self) -> Session | None:
+        """The session of a person that speaks for the agent, if there is one."""
+        try:
+            found = self._core.store.sessions.find(self._core.agent)
+        except MeshError as error:
+            log.warning("%s: %s", self._core.agent, error.detail)
+            return None
+        return found if found is not None and found.joined else None
 
     # -- the postman's questions
 
@@ -99,7 +119,7 @@ class AgentMail:
         core = self._core
         if core.agent not in core.registry.agents or core.fatal:
             return False
-        if any(message.id == shown.id for shown in self._showing.values()):
+        if self.shelf.is_showing(message):
             return False  # claimed already, by the turn that shows it
         return (core.paused is None and not core.disk_low) or message.type in _DESPITE_PAUSE
 
@@ -112,7 +132,7 @@ class AgentMail:
 
     def _is_read(self, message: Message) -> bool:
         """Whether somebody is to be shown its text. Orders, acks and questions for the state are the mesh's own."""
-        return self._runner.reads_mail and message.type not in _DESPITE_PAUSE
+        return message.type not in _DESPITE_PAUSE and (self._runner.reads_mail or self.joined() is not None)
 
     async def _kept(self, name: str, message: Message, claim: Claim) -> bool:
         """What waits: text to be shown, or a task whose end is the ack. Whether to look again with the next sweep."""
@@ -120,9 +140,7 @@ class AgentMail:
             if await self._core.io(self._has_ended, claim.task_id):
                 await self._core.io(self._core.store.mail.ack_file, self._core.agent, name, message, "the task ended")
         elif claim.shown_at is None and self._is_read(message):
-            self._to_show[name] = message
-            if claim.attempt > 1:
-                self._suspect.add(name)
+            self.shelf.put(name, message, suspect=claim.attempt > 1)
             self._show_now.set()
         else:
             return False  # somebody will ack it
@@ -159,6 +177,7 @@ class AgentMail:
             self._watch_problem = None
         self._watch_problem = problem or self._watch_problem
         await self.sent.look()
+        await self.shelf.forget_gone()
 
     async def _alert_watcher(self, detail: str) -> None:
         core = self._core
@@ -172,7 +191,7 @@ class AgentMail:
         while not self._stopping:
             await self._show_now.wait()
             self._show_now.clear()
-            while self._to_show and self._may_show():
+            while self._for_runner() and self._may_show():
                 async with self._core.turn:
                     try:
                         if not await self._show_once():
@@ -181,57 +200,52 @@ class AgentMail:
                         log.warning("%s: mail not shown: %s", self._core.agent, error.detail)
                         break
 
+    def _for_runner(self) -> list[str]:
+        """What the runner is to show now, in the order of serving."""
+        session = self.joined() if self._runner.reads_mail else None
+        if not self._runner.reads_mail or (session is not None and not self._reaches(session)):
+            return []
+        return self.shelf.free_for(RUNNER)
+
+    def _reaches(self, session: Session) -> bool:
+        """Whether the runner can speak to a person's own session, and nothing else is going on there: then its hooks
+        are the better way."""
+        if not getattr(self._runner, "reaches_joined", False):
+            return False
+        return not session.busy or self._core.time.monotonic() - self.heard_s >= _BUSY_MAX_S
+
     def _may_show(self) -> bool:
         return not self._stopping and self._core.paused is None and not self._core.fatal
 
     async def _show_once(self) -> bool:
         """One turn: as many messages as fit. Claimed meanwhile, so that crashes over their text are counted. False if
         the reader failed."""
-        core = self._core
-        names = {self._to_show[name].id: name for name in sorted(self._to_show, key=self._place, reverse=True)}
-        ordered = sorted(names.values(), key=self._place)
+        core, shelf = self._core, self.shelf
+        ordered = self._for_runner()
+        if not ordered:
+            return True
         # Text over which a reader failed is shown by itself: it must not take others with it to dead/.
-        together = next((place for place, name in enumerate(ordered) if name in self._suspect), len(ordered)) or 1
+        together = next((place for place, name in enumerate(ordered) if name in shelf.suspect), len(ordered)) or 1
         limits = core.limits.model_copy(update={"turn_messages_max": min(together, core.limits.turn_messages_max)})
-        messages = [self._to_show[name] for name in ordered]
+        messages = [shelf.waiting[name] for name in ordered]
         made = turn(messages, secrets.token_hex(8), limits)
-        self._showing = dict(zip(ordered[: len(made.shown)], messages, strict=False))
+        showing = dict(zip(ordered[: len(made.shown)], messages, strict=False))
+        shelf.showing.update(showing)
         try:
-            claimed = [name for name in self._showing if self._may_show() and await self._claim(name)]
-            if len(claimed) < len(self._showing):
+            claimed = [name for name in showing if self._may_show() and await shelf.claim(name)]
+            if len(claimed) < len(showing):
                 return True  # some are gone: the turn is made again without them
-            return await self._let_read(made.text)
+            seen = any(shelf.uncertain(message) for message in showing.values())
+            return await self._let_read((_MAYBE_SEEN if seen else "") + made.text, showing)
         except asyncio.CancelledError:
-            for name in self._showing:  # cut short by us: no attempt counts
+            for name in showing:  # cut short by us: no attempt counts
                 writer().submit(core.store.mail.receiving.keep, core.agent, name)
             raise
         finally:
-            self._showing = {}
+            for name in showing:
+                shelf.showing.pop(name, None)
 
-    def _put_by(self, name: str) -> Message:
-        """Show it no more."""
-        self._suspect.discard(name)
-        return self._to_show.pop(name)
-
-    def _place(self, name: str) -> tuple[tuple[int, str, str], str]:
-        """Where it comes in the order of serving. The same message under two names has two places."""
-        return self._to_show[name].order(), name
-
-    async def _claim(self, name: str) -> bool:
-        core, mail = self._core, self._core.store.mail
-        claimed = await core.io(mail.receiving.claim, core.agent, name, kept_too=True)
-        claim = claimed.claim if claimed.grip is Grip.OURS else None
-        if claim is not None and claim.shown_at is None and attempts_left(claim.attempt, core.limits):
-            return True
-        message = self._put_by(name)
-        if claim is not None and claim.shown_at is not None:
-            await core.io(mail.receiving.keep, core.agent, name)  # it came here twice
-        elif claim is not None:
-            reason = "the process that was to show it died each time"
-            await core.io(end_message, core.store, name, message, DeliveryState.DEAD, reason)
-        return False
-
-    async def _let_read(self, text: str) -> bool:
+    async def _let_read(self, text: str, showing: dict[str, Message]) -> bool:
         """Hand the text to whoever reads, and record what came of it. False if they failed."""
         core = self._core
         reading = asyncio.ensure_future(self._runner.show(text))
@@ -246,10 +260,10 @@ class AgentMail:
                 core.fatal = "the reading of mail will not stop"
             if not reading.cancelled() and reading.done() and reading.exception() is None:
                 cut_short = None  # it was read all the same
-        for name, message in self._showing.items():
+        for name, message in showing.items():
             try:
                 if cut_short is None:
-                    await self._was_shown(name, message)
+                    await self.shelf.was_shown(name, message)
                 else:
                     await self._not_shown(name, message, cut_short)
             except MeshError as error:  # the others were shown or not, all the same
@@ -272,24 +286,20 @@ class AgentMail:
         log.error("%s: showing mail failed", core.agent, exc_info=error)
         return error if isinstance(error, Exception) else RuntimeError(repr(error))
 
-    async def _was_shown(self, name: str, message: Message) -> None:
-        core, mail = self._core, self._core.store.mail
-        self._put_by(name)
-        await core.io(mail.receiving.keep, core.agent, name, shown=True)
-        await core.io(mail.note_delivered, message, shown=True)
-        if not message.requires_ack or self.effects.has_effect(message):
-            await core.io(mail.ack_file, core.agent, name, message)
-
     async def _not_shown(self, name: str, message: Message, error: Exception) -> None:
         """The reader failed: the attempt counts as a crash would. One that we stopped ourselves doesn't count."""
         core, mail = self._core, self._core.store.mail
+        if isinstance(error, DeliveryUncertain):
+            await self.shelf.hand_out([name], RUNNER)
+            await self.shelf.leave_uncertain([name], error.detail)
+            return
         failed = not isinstance(error, _Interrupted)
         if failed:
-            self._suspect.add(name)
+            self.shelf.suspect.add(name)
         claim = await core.io(mail.receiving.keep, core.agent, name, failed=failed)
         if claim is None or attempts_left(claim.attempt, core.limits):
             return
-        self._put_by(name)
+        self.shelf.put_by(name)
         reason = f"showing it failed: {type(error).__name__}: {error}"
         await core.io(end_message, core.store, name, message, DeliveryState.DEAD, reason)
 

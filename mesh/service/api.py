@@ -32,8 +32,11 @@ from mesh.service.auth import speaks_as
 from mesh.service.core import log
 from mesh.service.exchange import answer, caller_of, service_of
 from mesh.service.guard import Door, Guard, encode_problem, is_task_post
+from mesh.service.hook_api import add_hooks, desk_of
 from mesh.service.mail_api import add_mail
 from mesh.service.roles import Agent
+from mesh.service.told_api import add_told
+from mesh.service.webhook_api import add_webhook
 
 _LIST_MAX = 1000
 _RETRY_AFTER_S = 30
@@ -69,6 +72,9 @@ def build_app(title: str, make_service: Callable[[], AgentService]) -> FastAPI:
     _add_tasks(app)
     _add_buddy(app)
     add_mail(app)
+    add_hooks(app)
+    add_told(app)
+    add_webhook(app)
     return app
 
 
@@ -129,6 +135,8 @@ def _add_looks(app: FastAPI) -> None:
             "watchedBy": core.registry.watcher_of(core.agent),
             "inboxLength": core.queue_length,
             "mail": service.mail.overview(),
+            **desk_of(request).view(),
+            "runner": service.runner.overview(),
             "root": core.store.layout.root,
             "registry": {"ok": error is None, "error": error.problem() if error else None},
             "alerts": [alert.dump() for alert in alerts],

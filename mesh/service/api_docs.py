@@ -59,6 +59,7 @@ STATUS: Responses = {200: {"model": StatusAnswer}, **problems(401, 403, 503)}
 TASK_ACCEPTED: Responses = {202: {"model": TaskAccepted}, **_ALWAYS, **_BODY, **problems(404, 409, 429, 503, 507)}
 TASK: Responses = {200: {"model": TaskView}, **_ALWAYS, **problems(401, 404, 503)}
 TASKS: Responses = {200: {"model": list[TaskView]}, **_ALWAYS, **problems(401, 404, 503)}
+TOLD: Responses = {**_ALWAYS, **_BODY, **problems(404, 409, 503)}
 CANCELLED: Responses = {200: {"model": Cancelled}, **_ALWAYS, **_BODY, **problems(404, 409, 503)}
 BUDDY: Responses = {**_ALWAYS, **_BODY, **problems(404, 503)}
 WAKE: Responses = {200: {"model": Woken}, **_ALWAYS, **_BODY, **problems(404)}

@@ -15,6 +15,7 @@ from mesh import clock
 from mesh.errors import DiskFull, DurabilityLost, Fenced, MeshError
 from mesh.limits import Limits
 from mesh.models import AgentState, ClockFile, Metrics, Registry, Stamps, TaskStatus
+from mesh.models.running import Occupancy
 from mesh.policy.buddy import Situation, concerns
 from mesh.service.compose import put_in_force
 from mesh.service.roles import Agent
@@ -48,6 +49,8 @@ class Core:
         self.started_s = time.monotonic()
         self.paused: str | None = None
         self.disk_low = False
+        #: Why what does its work rests (a usage limit, no login), or None.
+        self.parked: str | None = None
         self.queue_length = 0
         self.open_alerts = 0
         self.recent: list[dict[str, Any]] = []
@@ -100,6 +103,11 @@ class Core:
         except MeshError as error:
             self.unwritten = error.detail
             log.warning("%s: state not written: %s", self.agent, error.detail)
+
+    def note_occupancy(self, occupancy: Occupancy) -> None:
+        """How full the agent's context is, as of the last call; in the state with the next save."""
+        self.state.context, self.state.context_tokens = occupancy, occupancy.tokens
+        self.state.context_limit = occupancy.window or self.limits.context_limit_tokens
 
     def active_now(self) -> None:
         """Note that the agent did something."""
@@ -165,6 +173,8 @@ class Core:
             reasons.append(f"the disk or a lock has kept a write waiting for {waited_s:.0f} s")
         if self.unwritten and not self.disk_low:
             reasons.append(self.unwritten)
+        if self.parked:
+            reasons.append(self.parked)
         if self.misplaced:
             reasons.append(self.misplaced)
         if self.store.registry.error:

@@ -7,7 +7,7 @@ refused, and so is a foreign Host, which is what a rebound DNS name sends.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,9 @@ _ALWAYS_ALLOWED = frozenset({"localhost", "127.0.0.1", "::1"})
 #: The key of `scope["state"]` that says that a request came through the agent's Unix socket. Only who listens sets
 #: that state: nothing that a client sends gets there.
 CAME_LOCALLY = "mesh.local"
-_OPEN_PATHS = frozenset({"/health"})
+#: GitHub's calls: signed, instead of carrying an agent's secret.
+WEBHOOK_PATH = "/webhook/github"
+_OPEN_PATHS = frozenset({"/health", WEBHOOK_PATH})
 #: Where content of any type comes in, as it is.
 ATTACHMENT_PATH = "/attachment"
 #: A length of more digits is too large whatever it is, and int() refuses very long ones.
@@ -63,22 +65,8 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _check_host(self, core: Core, headers: Mapping[bytes, str]) -> None:
-        for header in (b"host", b"origin"):
-            value = headers.get(header)
-            if value is None:
-                continue
-            name = _host_name(value)
-            if name in _ALWAYS_ALLOWED or name in self._allowed(core):
-                continue
-            raise ForeignHost(
-                f"{header.decode().capitalize()} {value!r} isn't allowed here. "
-                "If it should be, add its name to allowedHosts in registry.json.",
-                allowedHosts=core.registry.allowed_hosts,
-            )
-
-    def _allowed(self, core: Core) -> set[str]:
         own = core.registry.agents.get(core.agent)
-        return {name.lower() for name in (*core.registry.allowed_hosts, *([own.host] if own else []))}
+        check_host(headers, core.registry.allowed_hosts, own.host if own else None)
 
     async def _body(self, core: Core, path: str, headers: Mapping[bytes, str], receive: Receive) -> bytes:
         attachment = path == ATTACHMENT_PATH
@@ -102,6 +90,21 @@ class Guard:
                 f"The body is {kind or 'of no stated type'}; send JSON with 'Content-Type: application/json'."
             )
         return bytes(body)
+
+
+def check_host(headers: Mapping[bytes, str], allowed: Sequence[str], own: str | None = None) -> None:
+    """Raise ForeignHost where Host or Origin names neither this machine's loopback, nor one that is `allowed`, nor
+    the server's `own` host."""
+    names = {name.lower() for name in (*allowed, *([own] if own else []))}
+    for header in (b"host", b"origin"):
+        value = headers.get(header)
+        if value is None or _host_name(value) in _ALWAYS_ALLOWED | names:
+            continue
+        raise ForeignHost(
+            f"{header.decode().capitalize()} {value!r} isn't allowed here. "
+            "If it should be, add its name to allowedHosts in registry.json.",
+            allowedHosts=list(allowed),
+        )
 
 
 class _Replay:

@@ -11,7 +11,7 @@ from mesh.limits import Limits
 from mesh.models import HUMAN, MESH, Message, Registry
 from mesh.policy.admission import why_not_write
 from mesh.store import Store
-from mesh.store.mail.reading import BadMail, read_message
+from mesh.store.mail.reading import BadMail, look_at, parse_message
 
 
 class Verdict(Enum):
@@ -33,12 +33,13 @@ def inspect(store: Store, address: str, name: str, limits: Limits) -> Inspected:
     """Look at a file in the inbox of `address`. Raises OSError, StoreUnavailable where that can't be done now."""
     path = f"{store.layout.mail(address).inbox}/{name}"
     try:
-        message = read_message(store.disk, path, limits.message_bytes_max)
+        entry = look_at(store.disk, path, limits.message_bytes_max)
+        message = parse_message(store.disk.read_start(path, entry.size))
     except FileNotFoundError:
         return Inspected(name, Verdict.LATER, "it is gone")
     except BadMail as error:
         return _bad(store, path, name, error.reason, limits)
-    is_sent = store.mail.tracing.is_from_sender(message, name)
+    is_sent = entry.links > 1 or store.mail.tracing.is_from_sender(message, name)
     if not is_sent:
         # Through whom something came is told by the mesh alone: a file that was put here can't claim it.
         message = message.model_copy(update={"via": None})

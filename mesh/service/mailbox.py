@@ -176,18 +176,19 @@ class Mailbox:
         any more (expired, rejected, dead). Raises UnknownMessage."""
         sent = self._sent.get(id)
         name, message = sent if sent is not None else await in_writer(self._find_sent, id)
-        folder = self.store.layout.mail(message.to).processed
+        there, look = self.store.layout.mail(message.to), self.store.files.look
         changed = asyncio.Event()
-        watch = folder_events().watch(folder, lambda came: changed.set() if came in (None, name) else None)
+        watch = folder_events().watch(there.processed, lambda came: changed.set() if came in (None, name) else None)
         deadline_s = self.store.time.monotonic() + timeout_s
         sweep_s = self._registry().limits_for(self.agent).mail_sweep_s
         try:
-            while self.store.files.look(f"{folder}/{name}") is None:
-                # Not acked, as far as one look tells; all the rest of what can have become of it is asked for less.
-                state = (await in_writer(self._delivery, name, message)).state
+            while look(f"{there.processed}/{name}") is None:
                 left_s = deadline_s - self.store.time.monotonic()
-                if state in SETTLED or left_s <= 0:
-                    return state is DeliveryState.ACKED
+                if left_s <= 0 or look(f"{there.dead}/{name}") or look(f"{there.rejected}/{name}"):
+                    # Our copy tells what the caller is told. While it waits, nobody has to write it anew.
+                    state = (await in_writer(self._delivery, name, message)).state
+                    if left_s <= 0 or state in SETTLED:
+                        return state is DeliveryState.ACKED
                 if not await _within(changed, min(left_s, sweep_s)):
                     folder_events().check()
                 changed.clear()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from mesh.errors import MeshError
 from mesh.service.core import log
 from mesh.service.roster import Roster
+from mesh.service.run_ends import PAUSE_GRACE_S, PauseGuard, end_runs
 from mesh.service.server import AgentServer, exit_status, open_agent
 from mesh.service.supervisor import LOOK_S, hold_supervision
 from mesh.store import Store
@@ -24,6 +25,8 @@ class OneProcess:
     def __init__(self, store: Store, tick_seconds: float, on_look: Callable[[OneProcess], None]) -> None:
         self.store = store
         self.roster = Roster(store)
+        self._pause_guard = PauseGuard(store)
+        self._holding: asyncio.Task[object] | None = None
         self.tick_seconds = tick_seconds
         self._on_look = on_look
         self._servers: dict[str, AgentServer] = {}
@@ -50,6 +53,8 @@ class OneProcess:
             server.end()
         if self._lives:
             await asyncio.wait(self._lives.values(), timeout=self.roster.limits.stop_grace_s + 2)
+        grace_s = self.roster.limits.stop_grace_s
+        await asyncio.to_thread(end_runs, self.store, self.roster.entries, "the mesh was taken down", grace_s)
         return 0
 
     def _look(self) -> None:
@@ -67,6 +72,10 @@ class OneProcess:
                     self._stop(agent)
         except MeshError as error:
             self.roster.report_held_up(error)
+        late = self._pause_guard.overdue(self.roster.entries, now_s)
+        if late and (self._holding is None or self._holding.done()):
+            ending = asyncio.to_thread(end_runs, self.store, late, "paused", PAUSE_GRACE_S)
+            self._holding = asyncio.create_task(ending)
         for agent in self.roster.to_stop():
             self._stop(agent)
         for agent in self.roster.to_start(now_s):

@@ -60,23 +60,21 @@ class Outgoing:
         queue, so that senders don't keep others from it."""
         group = self._next_group()
         if not group:
-            self._writing = False
-            if not self._handed:
-                return
-            self._writing = True  # handed in just now, by one who saw us writing
-            group = self._next_group()
+            return  # written already
         first = group[0]
         messages = [message for handed in group for message in handed.messages]
         try:
-            posted = self._mail.deliver(messages, again=first.again, queue=first.queue)
+            posted = self._mail.post(messages, again=first.again, queue=first.queue)
         except MeshError as error:
             posted = [Posted(message, error) for message in messages]
         except Exception as error:  # a bug of ours must not leave senders waiting for ever
             posted = [Posted(message, StoreUnavailable(f"A bug in sending: {error!r}.")) for message in messages]
-        writer().submit(self._write, loop)
         with suppress(RuntimeError):  # the loop has ended, and its senders with it
             loop.call_soon_threadsafe(_hand_back, group, posted)
-        self._mail.record(posted)
+        self._writing = False
+        if self._handed:  # perhaps by one who saw us writing
+            self._writing = True
+            writer().submit(self._write, loop)
 
     def _next_group(self) -> list[_Handed]:
         """Those at the front that can be written together, taken."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from mesh import clock
 from mesh.errors import MeshError
 from mesh.limits import Limits
 from mesh.models import AgentHealth, AgentState
@@ -32,6 +33,8 @@ class Row:
     mail: int
     healthy: bool
     note: str
+    #: The CLI session that it works in: `{cli, id, joined, busy, seenFor, seenAgeS}`.
+    session: dict[str, Any] | None = None
 
 
 def rows(store: Store, notes: dict[str, str] | None = None) -> list[Row]:
@@ -63,6 +66,7 @@ def rows(store: Store, notes: dict[str, str] | None = None) -> list[Row]:
                 mail=store.mail.counting.waiting(store.layout.mail(agent)),
                 healthy=health.healthy and health.concern != "stopped",
                 note=note,
+                session=_session(store, agent),
             )
         )
     return found
@@ -119,6 +123,20 @@ def supervisor(store: Store) -> dict[str, Any] | None:
         return None
     started = process_started(int(note["pid"]))
     return note if started is not None and started == note["started"] else None
+
+
+def _session(store: Store, agent: str) -> dict[str, Any] | None:
+    """The agent's session, and how long ago one of its hooks last called."""
+    try:
+        found = store.sessions.find(agent)
+        heard = clock.parse(found.seen_at) if found is not None and found.seen_at else None
+    except (MeshError, ValueError):
+        return None
+    if found is None:
+        return None
+    age_s = round((store.time.wall() - heard).total_seconds(), 1) if heard else None
+    shown = {"cli": found.cli, "id": found.id, "joined": found.joined, "busy": found.busy}
+    return {**shown, "seenFor": found.seen_for, "seenAgeS": age_s}
 
 
 def _state(store: Store, agent: str) -> AgentState | None:

@@ -174,7 +174,8 @@ class Sorter:
         self._ready = deque([*bad, *(listed.name for listed in good)])
 
     def _open(self, name: str) -> Opened | None:
-        inspected = self._inspect(name)
+        limits = self._limits()
+        inspected = self._inspect(name, limits)
         if inspected.verdict is Verdict.REJECT:
             gone = self._store.mail.reject(self._address, name, inspected.reason)
             return Opened(name, rejected=inspected.reason) if gone else None
@@ -185,7 +186,7 @@ class Sorter:
         if claimed.claim is None or claimed.grip not in (Grip.OURS, Grip.KEPT):
             return None
         if claimed.grip is Grip.OURS:
-            if not attempts_left(claimed.claim.attempt, self._limits()):
+            if not attempts_left(claimed.claim.attempt, limits):
                 tries = claimed.claim.attempt - 1
                 self._bury(name, message, f"{tries} times the process that handled it died meanwhile")
                 return None
@@ -211,9 +212,9 @@ class Sorter:
             return receiving.claim(self._address, name, kept_too=True)
         return claimed
 
-    def _inspect(self, name: str) -> Inspected:
+    def _inspect(self, name: str, limits: Limits) -> Inspected:
         try:
-            return inspect(self._store, self._address, name, self._limits())
+            return inspect(self._store, self._address, name, limits)
         except (OSError, MeshError) as error:
             return Inspected(name, Verdict.LATER, f"can't be looked at now: {error}")
 

@@ -23,6 +23,7 @@ from mesh.errors import BadUse, MeshError, RoleBroken
 from mesh.models import SCHEMA_VERSION
 from mesh.service.core import log
 from mesh.service.roster import Roster
+from mesh.service.run_ends import PAUSE_GRACE_S, PauseGuard, end_runs
 from mesh.store import Store
 from mesh.store.incarnations import process_started
 from mesh.store.switches import SUPERVISOR
@@ -42,6 +43,7 @@ class Supervisor:
     def __init__(self, store: Store, tick_seconds: float, on_look: Callable[[Supervisor], None]) -> None:
         self.store = store
         self.roster = Roster(store)
+        self._pause_guard = PauseGuard(store)
         self.tick_seconds = tick_seconds
         self._on_look = on_look
         self._pids: dict[int, str] = {}
@@ -62,6 +64,7 @@ class Supervisor:
                 break
             self._on_look(self)
             self._wait()
+        end_runs(self.store, self.roster.entries, "the mesh was taken down", self.roster.limits.stop_grace_s)
         return 0
 
     def end(self) -> None:
@@ -95,6 +98,8 @@ class Supervisor:
         if not self._ending:
             for agent in self.roster.to_start(now_s):
                 self._start(agent)
+        late = self._pause_guard.overdue(self.roster.entries, now_s)
+        end_runs(self.store, late, "paused", PAUSE_GRACE_S)
 
     def _obey_requests(self) -> None:
         restarts = False
@@ -114,6 +119,8 @@ class Supervisor:
                 agent = self._pids.pop(pid)
                 self._kill_at_s.pop(pid, None)
                 self.roster.ended(agent, os.waitstatus_to_exitcode(status), now_s)
+                if self.store.switches.is_stopped(agent):
+                    end_runs(self.store, [agent], "the agent was stopped", self.roster.limits.stop_grace_s)
 
     # -- processes
 

@@ -14,12 +14,13 @@ from datetime import timedelta
 from typing import Any
 
 from mesh import clock
-from mesh.errors import Fenced, MeshError, SkillInputError
+from mesh.errors import Fenced, MeshError, RunnerUnfit, SkillInputError
 from mesh.models import HUMAN, AgentStatus, Claim, CurrentTask, Task, TaskResult, TaskStatus, Verdict, task_update
 from mesh.models.base import plain_json
 from mesh.policy import tasks as policy
 from mesh.policy.tasks import Attempt, Ending
-from mesh.runners.base import Report, Runner
+from mesh.runners.base import Report, Stop
+from mesh.service.agent_runner import AgentRunner
 from mesh.service.core import Core, log
 from mesh.service.skill_context import SkillContext
 from mesh.store.mailbox import Again
@@ -30,13 +31,16 @@ _SETTLE_AGAIN_S = 1.0
 _STUBBORN_GRACES = 6
 #: An agent that gave a task is told of each quarter of it.
 _TELL_EVERY = 0.25
+_CANCELLED = "cancelled"
 _CUT_NOTE = "\n\n… cut: the report was longer than the mesh keeps.\n"
 
 
 class Worker:
-    def __init__(self, core: Core, runner: Runner[SkillContext]) -> None:
+    def __init__(self, core: Core, runner: AgentRunner) -> None:
         self._core = core
         self._runner = runner
+        #: Work that an earlier daemon began and that goes on without it.
+        self._found: list[Task] = []
         self._wakeup = asyncio.Event()
         self._stopping = False
         self._progress = 0.0
@@ -75,8 +79,15 @@ class Worker:
 
     # -- taking
 
+    def take_up(self, task: Task) -> None:
+        """Go on with work that an earlier daemon of this agent began: it comes first."""
+        self._core.event("work_taken_up", "it went on without the daemon that began it", taskId=task.id)
+        self._found.append(task)
+
     async def _take(self) -> Task | None:
         core = self._core
+        if self._found:
+            return self._found.pop(0)
         if core.disk_low or core.fatal or core.paused:
             return None
         return await core.io(self._claim)
@@ -90,7 +101,7 @@ class Worker:
         skilled = core.registry.entry(core.agent).responsibilities
         return core.store.tasks.claim(
             claim,
-            lambda own, shared: policy.next_task(own, shared, skilled, self._runner.can_run),
+            lambda own, shared: policy.next_task(own, shared, skilled, self._runner.can_run_now),
             core.clock.tick,
         )
 
@@ -105,6 +116,10 @@ class Worker:
         context = SkillContext(core.store, core.registry, core.agent, task, self._note_progress)
         running = asyncio.ensure_future(self._runner.run(task, context))
         ending, detail = await self._watch(task, task.claim, running)
+        if ending is Ending.INTERRUPTED and self._goes_on_without_us(task):
+            await self._end_early(running, Stop.DETACH)
+            core.event("work_left_running", "the daemon ends; its successor takes it up again", taskId=task.id)
+            return
         attempt, memory = await self._outcome(running, ending, detail)
         settled = await self._settle(task, task.claim, attempt)
         if settled is not None:
@@ -117,7 +132,8 @@ class Worker:
     async def _watch(self, task: Task, claim: Claim, running: asyncio.Future[Report]) -> tuple[Ending | None, str]:
         """Wait for the work to end. If it has to be stopped before: how, and why."""
         core = self._core
-        deadline_s = core.time.monotonic() + core.limits.task_run_max_s
+        run_max_s = self._runner.run_max_s(task)
+        deadline_s = core.time.monotonic() + run_max_s
         looking = asyncio.create_task(self._until_cancelled(task, claim))
         both: set[asyncio.Future[Any]] = {running, looking}
         try:
@@ -131,10 +147,10 @@ class Worker:
                 if core.paused is not None:
                     return Ending.INTERRUPTED, f"paused: {core.paused}"
                 if core.time.monotonic() > deadline_s:
-                    return Ending.TIMED_OUT, f"it took longer than {core.limits.task_run_max_s:g} s"
+                    return Ending.TIMED_OUT, f"it took longer than {run_max_s:g} s"
                 if looking.done():
                     looking.result()
-                    return Ending.INTERRUPTED, "cancelled"
+                    return Ending.INTERRUPTED, _CANCELLED
             return None, ""
         finally:
             looking.cancel()
@@ -172,14 +188,17 @@ class Worker:
     ) -> tuple[Attempt, dict[str, Any]]:
         """How the attempt ended, and what its report asks to remember."""
         if ending is not None:
-            running.cancel()
-            await asyncio.wait({running}, timeout=self._core.limits.stop_grace_s)
+            cancelled = ending is Ending.INTERRUPTED and detail != _CANCELLED
+            await self._end_early(running, Stop.INTERRUPT if cancelled else Stop.KILL)
             return Attempt(ending, detail), {}
         try:
             report = running.result()
             return Attempt(Ending.DONE, result=self._result(report)), plain_json(dict(report.remember))
         except SkillInputError as error:
             return Attempt(Ending.WRONG_INPUT, error.detail), {}
+        except RunnerUnfit as error:
+            begun = error.facts.get("state") in ("logged_out", "limited")
+            return Attempt(Ending.UNFIT if begun else Ending.NOT_BEGUN, error.detail), {}
         except (Exception, asyncio.CancelledError) as error:  # a skill's bug ends its attempt, nothing else
             log.warning("%s: skill failed:\n%s", self._core.agent, "".join(traceback.format_exception(error)))
             return Attempt(Ending.FAILED, f"{type(error).__name__}: {error}"), {}
@@ -189,9 +208,25 @@ class Worker:
         text, bytes_max = report.text, self._core.limits.result_bytes_max
         if len(text.encode()) > bytes_max:
             text = text.encode()[:bytes_max].decode(errors="ignore") + _CUT_NOTE
-        result = TaskResult(text=text, files=list(report.files), evidence=list(report.evidence))
+        result = TaskResult(
+            text=text,
+            files=list(report.files),
+            evidence=list(report.evidence),
+            usage=report.usage,
+            branch=report.branch,
+            commits=list(report.commits),
+        )
         plain_json(result.dump())
         return result
+
+    def _goes_on_without_us(self, task: Task) -> bool:
+        """Whether the daemon ends while the work goes on. What is to stay stopped is stopped itself."""
+        core = self._core
+        return self._stopping and self._runner.outlives(task) and not core.store.switches.is_stopped(core.agent)
+
+    async def _end_early(self, running: asyncio.Future[Report], stop: Stop) -> None:
+        running.cancel(stop)
+        await asyncio.wait({running}, timeout=self._core.limits.stop_grace_s)
 
     async def _outlast(self, running: asyncio.Future[Report], task: Task) -> None:
         """Wait for work that was stopped but goes on: nothing may run beside it. Work that will not stop at all
@@ -316,6 +351,8 @@ def resting_status(core: Core) -> tuple[AgentStatus, str | None]:
         return AgentStatus.BLOCKED, f"paused: {core.paused}"
     if core.disk_low:
         return AgentStatus.BLOCKED, "too little free disk space"
+    if core.parked is not None:
+        return AgentStatus.BLOCKED, core.parked
     return AgentStatus.IDLE, None
 
 

@@ -34,6 +34,8 @@ class Entry(NamedTuple):
     #: When it came to lie there: writing and linking set it, and nobody can set it back.
     changed_ns: int
     links: int
+    #: The permission bits.
+    mode: int = 0o600
 
 
 #: From so many files on, one flush of the whole file system is faster than one of each …
@@ -48,9 +50,17 @@ def _open_quietly(path: str, flags: int) -> int:
     """Open without having reads note the time of access, which costs more than the read itself. Only a file's owner
     may do so."""
     try:
-        return os.open(path, flags | os.O_NOATIME, 0o600)
+        return os.open(path, flags | os.O_NOATIME)
     except PermissionError:
-        return os.open(path, flags, 0o600)
+        return os.open(path, flags)
+
+
+def _open_or_create(path: str, flags: int) -> int:
+    """Open a file (mode 600) that nearly always is there: asking to create it would lock its folder each time."""
+    try:
+        return _open_quietly(path, flags)
+    except FileNotFoundError:
+        return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 @cache
@@ -220,7 +230,7 @@ class PosixDisk:
             os.close(fd)
 
     def open_append(self, path: str) -> int:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return _open_or_create(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def open_existing(self, path: str) -> int:
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -275,14 +285,15 @@ class PosixDisk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         is_file = stat.S_ISREG(found.st_mode)
-        return Entry(is_file, found.st_ino, found.st_size, found.st_uid, found.st_ctime_ns, found.st_nlink)
+        mode = stat.S_IMODE(found.st_mode)
+        return Entry(is_file, found.st_ino, found.st_size, found.st_uid, found.st_ctime_ns, found.st_nlink, mode)
 
     def free_bytes(self, path: str) -> int:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
     def try_lock(self, path: str) -> int | None:
-        fd = _open_quietly(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fd = _open_or_create(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

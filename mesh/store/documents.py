@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from mesh.errors import NewerSchema, StoreUnavailable
 from mesh.models import SCHEMA_VERSION, AgentState, ClockFile, HealthFile, Task
 from mesh.models.base import Filed
+from mesh.models.running import RunRecord
 from mesh.store.codec import decode
 from mesh.store.codec import encode as encode
 from mesh.store.files import Files, last_copy
@@ -120,6 +121,9 @@ BLOCKERS = _kind("blockers", _Blockers, blockers=list)
 DECISIONS = _kind("decisions", decisions=list)
 INSIGHTS = _kind("insights", insights=list)
 MEMORY = _kind("memory", memory=dict)
+PLACES = _kind("places", taken=list, waiting=list)
+ACCOUNTS = _kind("accounts", accounts=dict)
+RUN = _kind("run", RunRecord, id=str)
 
 
 class Documents:

@@ -295,7 +295,7 @@ class Files:
     def _spare(self, path: str) -> str:
         """A fresh path in the scratch folder, named after `path`."""
         stem = path.rpartition("/")[2]
-        if len(stem) > _STEM_BYTES_MAX // 4:  # of four bytes a character, if need be
+        if len(stem) > _STEM_BYTES_MAX or not stem.isascii():
             stem = os.fsdecode(os.fsencode(stem)[:_STEM_BYTES_MAX])
         return f"{self.scratch}/{stem}.{self._prefix}.{next(self._numbers)}"
 
@@ -314,7 +314,7 @@ class Files:
         self.disk.rename(spare, last_copy(path))
 
     def _flush_folder(self, path: str) -> None:
-        folder = os.path.dirname(path)
+        folder = path.rpartition("/")[0]
         try:
             self.disk.flush_folder(folder)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What the mesh knows: blockers, and insights that agents shared."""
+"""What the mesh knows: blockers, decisions, and insights that agents shared."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from contextlib import suppress
 from pydantic import ValidationError
 
 from mesh import clock
-from mesh.models import Blocker, Insight, Task
-from mesh.store.documents import BLOCKERS, INSIGHTS, Document, Documents
+from mesh.models import Blocker, Decision, Insight, Task
+from mesh.store.documents import BLOCKERS, DECISIONS, INSIGHTS, Document, Documents
 from mesh.store.layout import Layout
 
 #: Resolved blockers that stay in the file, for people who look back.
 _RESOLVED_KEPT = 200
 #: Insights that stay in the file; the oldest go first.
 _INSIGHTS_KEPT = 1000
+#: The same of decisions.
+_DECISIONS_KEPT = 1000
 
 
 class Knowledge:
@@ -108,6 +110,25 @@ class Knowledge:
                 document["insights"] = [*entries, insight.dump()][-_INSIGHTS_KEPT:]
 
         self._documents.update(self._layout.insights, INSIGHTS, edit)
+
+    def decisions(self) -> list[Decision]:
+        """What agents decided, oldest first; entries that a hand edit broke are left out."""
+        document = self._documents.read(self._layout.decisions, DECISIONS) or DECISIONS.empty()
+        found = []
+        for entry in document["decisions"]:
+            with suppress(ValidationError):
+                found.append(Decision.model_validate(entry))
+        return found
+
+    def add_decision(self, decision: Decision) -> None:
+        """Record a decision; the same id again changes nothing."""
+
+        def edit(document: Document) -> None:
+            entries = document["decisions"]
+            if not any(isinstance(entry, dict) and entry.get("id") == decision.id for entry in entries):
+                document["decisions"] = [*entries, decision.dump()][-_DECISIONS_KEPT:]
+
+        self._documents.update(self._layout.decisions, DECISIONS, edit)
 
 
 def _blocker(entry: object) -> Blocker | None:

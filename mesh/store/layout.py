@@ -74,6 +74,12 @@ class Layout:
         self.requests = f"{self.system}/requests"
         self.scratch = f"{self.system}/scratch"
         self.log = f"{self.system}/mesh.log"
+        #: What programs need while they run. A short path: they make sockets in it, whose names are 107 bytes at most.
+        self.temporary = f"{self.system}/tmp"
+        #: Who takes one of the host's places for CLI programs, or waits for one.
+        self.places = f"{self.system}/places.json"
+        #: Logins and keys that can't be used now.
+        self.accounts = f"{self.system}/accounts.json"
         self.registry_good = f"{self.system}/registry.last-good.json"
         self.operator_header = f"{self.root}/operator.header"
 
@@ -150,6 +156,26 @@ class Layout:
     def run(self, agent: str) -> str:
         """One folder an incarnation; the highest number is the present one."""
         return f"{self.agents}/{agent}/run"
+
+    def session(self, agent: str) -> str:
+        """The CLI session that goes on from task to task."""
+        return f"{self.agents}/{agent}/session.json"
+
+    def runs(self, agent: str) -> str:
+        """One folder a process that worked for the agent."""
+        return f"{self.agents}/{agent}/runs"
+
+    def work(self, agent: str) -> str:
+        """Where the agent's CLI works if it has no repository."""
+        return f"{self.agents}/{agent}/work"
+
+    def cli_sessions(self, agent: str) -> str:
+        """One folder a session, for CLIs whose sessions are files that we name."""
+        return f"{self.agents}/{agent}/cli-sessions"
+
+    def worktrees(self, agent: str) -> str:
+        """One git worktree a task."""
+        return f"{self.agents}/{agent}/worktrees"
 
     def inputs(self, agent: str) -> str:
         """What people put there for the agent's skills."""

@@ -92,20 +92,30 @@ class Locks:
         )
 
 
-@contextmanager
-def hold_file(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> Iterator[int]:
-    """Hold the lock that is the file itself, for a moment; yields a handle to its content. Raises LockTimeout."""
-    try:
-        handle = disk.try_lock(path)
-        if handle is None:
-            handle = _wait_for(disk, path, time, wait_s)
-    except OSError as error:
-        raise StoreUnavailable(f"Could not lock {path}: {error.strerror}.", file=path) from error
-    try:
-        yield handle
-    finally:
+class HeldFile:
+    """The lock that is the file itself, held for a moment: `with HeldFile(…) as handle` gives a handle to its content.
+    Raises LockTimeout."""
+
+    def __init__(self, disk: Disk, path: str, time: SleepingClock, wait_s: float) -> None:
+        self._disk = disk
+        self._path = path
+        self._time = time
+        self._wait_s = wait_s
+        self._handle = -1
+
+    def __enter__(self) -> int:
+        try:
+            handle = self._disk.try_lock(self._path)
+            if handle is None:
+                handle = _wait_for(self._disk, self._path, self._time, self._wait_s)
+        except OSError as error:
+            raise StoreUnavailable(f"Could not lock {self._path}: {error.strerror}.", file=self._path) from error
+        self._handle = handle
+        return handle
+
+    def __exit__(self, *error: object) -> None:
         with suppress(OSError):
-            disk.unlock(handle)
+            self._disk.unlock(self._handle)
 
 
 def _wait_for(disk: Disk, path: str, time: SleepingClock, wait_s: float) -> int:

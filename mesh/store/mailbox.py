@@ -66,25 +66,16 @@ class MailStore:
 
     def post(self, messages: Sequence[Message], *, again: Again = Again.NEVER, queue: bool = False) -> list[Posted]:
         """Send messages, durably; what became of each, in their order. See `Sending.post`."""
-        posted = self.deliver(messages, again=again, queue=queue)
-        self.record(posted)
-        return posted
-
-    def deliver(self, messages: Sequence[Message], *, again: Again = Again.NEVER, queue: bool = False) -> list[Posted]:
-        """Like `post`, for who tells the senders first and calls `record` then."""
         posted = self.sending.post(messages, again=again, queue=queue)
         for entry in posted:
             if entry.error is None and entry.message.reply_to is not None and entry.message.via != MESH:
                 self.close(entry.message)
-        return posted
-
-    def record(self, posted: Iterable[Posted]) -> None:
-        """Write what was sent into the journal."""
         self._journal.events(
             self._entry("mail_queued" if entry.queued else "mail_sent", entry.message)
             for entry in posted
             if not entry.duplicate and entry.error is None
         )
+        return posted
 
     def send(self, message: Message, *, again: Again = Again.NEVER, queue: bool = False) -> Posted:
         """Send one message. Raises why it was not accepted."""

@@ -10,21 +10,28 @@ from mesh.errors import Invalid, MeshError, StoreUnavailable, TooLarge
 from mesh.limits import Limits
 from mesh.models import AgentState, HealthFile
 from mesh.store import beats, incarnations
+from mesh.store.accounts import Accounts
 from mesh.store.alerts import Alerts
 from mesh.store.codec import encode
 from mesh.store.disk import Disk, PosixDisk
 from mesh.store.documents import HEALTH, MEMORY, STATE, Documents
+from mesh.store.edits import Edits
 from mesh.store.files import Files
+from mesh.store.handed import HandedMail
 from mesh.store.inputs import Inputs
 from mesh.store.journal import Journal
 from mesh.store.knowledge import Knowledge
 from mesh.store.layout import Layout
 from mesh.store.locks import Locks, SleepingClock
 from mesh.store.mailbox import MailStore
+from mesh.store.places import Places
 from mesh.store.quarantine import Quarantine
 from mesh.store.registry import RegistryStore
 from mesh.store.retention import Retention
+from mesh.store.runs import Runs
+from mesh.store.secret_file import SecretFile
 from mesh.store.secrets import Secrets
+from mesh.store.sessions import Sessions
 from mesh.store.switches import Switches
 from mesh.store.tasks import TaskStore
 from mesh.store.ticks import Ticks
@@ -64,7 +71,14 @@ class Store:
         self.tasks = TaskStore(files, documents, locks, layout, quarantine, knowledge, self.mail, time)
         self.ticks = Ticks(documents, locks, layout, time)
         self.secrets = Secrets(files, layout)
+        self.secret_file = SecretFile(f"{layout.agents}/secrets.toml", disk)
         self.switches = Switches(files, locks, layout, time)
+        self.runs = Runs(files, documents, disk, layout, time)
+        self.places = Places(documents, layout, time)
+        self.accounts = Accounts(files, documents, layout)
+        self.sessions = Sessions(files, documents, locks, layout)
+        self.handed = HandedMail(files, documents, layout)
+        self.edits = Edits(files, layout)
         self.retention = Retention(files, self.journal, layout, time)
         quarantine.on_kept = self._alert_quarantine
 

@@ -207,17 +207,25 @@ class TaskStore:
 
     # -- after a crash
 
-    def recover(self, agent: str, incarnation: int, decide: Decide) -> list[tuple[Task, Verdict]]:
-        """What an earlier incarnation of the agent left as worked on is settled as `decide` says."""
+    def recover(
+        self, agent: str, incarnation: int, decide: Callable[[Task], Verdict | None]
+    ) -> list[tuple[Task, Verdict | None]]:
+        """What an earlier incarnation of the agent left as worked on is settled as `decide` says; where it says
+        None the work goes on without the daemon that began it, and is this incarnation's from now on."""
         with self._hold() as board:
             board.need(self._layout.inbox(agent))
             self._repair(board)
-            settled = []
+            settled: list[tuple[Task, Verdict | None]] = []
             for task in board.at(self._layout.active):
                 claim = task.claim
                 if claim is None or (claim.agent == agent and claim.incarnation < incarnation):
                     verdict = decide(task)
-                    self._carry_out(board, task, verdict)
+                    if verdict is None:
+                        now = clock.iso(self._time.wall())
+                        task.claim = Claim(agent=agent, incarnation=incarnation, since=claim.since if claim else now)
+                        board.put(task, self._layout.active)
+                    else:
+                        self._carry_out(board, task, verdict)
                     settled.append((task, verdict))
             return settled
 

@@ -9,7 +9,8 @@ import pytest
 
 from mesh.limits import DEFAULT
 from mesh.models import TASK_TRANSITIONS, TaskResult, TaskStatus
-from mesh.policy.tasks import Attempt, Ending, decide, next_task
+from mesh.models.running import RunRecord
+from mesh.policy.tasks import Attempt, Ending, after_restart, decide, next_task
 from tests.policy.facts import a_task
 
 S = TaskStatus
@@ -43,7 +44,35 @@ ENDINGS: list[tuple[Ending, str, int, TaskStatus, bool, bool, str]] = [
     (Ending.CRASHED, "none", 3, S.FAILED, True, True, "poison: it takes its agent with it every time"),
     (Ending.CRASHED, "external", 1, S.OUTCOME_UNKNOWN, True, False, "nobody knows how far it came"),
     (Ending.CRASHED, "external", 3, S.OUTCOME_UNKNOWN, True, False, "as above"),
+    (Ending.NOT_BEGUN, "none", 1, S.QUEUED, False, False, "nothing was tried"),
+    (Ending.NOT_BEGUN, "none", 3, S.QUEUED, False, False, "as above"),
+    (Ending.NOT_BEGUN, "external", 1, S.QUEUED, False, False, "nothing has acted on anything"),
+    (Ending.NOT_BEGUN, "external", 3, S.QUEUED, False, False, "as above"),
+    (Ending.UNFIT, "none", 1, S.QUEUED, False, False, "the account's fault, not the task's"),
+    (Ending.UNFIT, "none", 3, S.QUEUED, False, False, "as above"),
+    (Ending.UNFIT, "external", 1, S.OUTCOME_UNKNOWN, True, False, "the limit may have come after it acted"),
+    (Ending.UNFIT, "external", 3, S.OUTCOME_UNKNOWN, True, False, "as above"),
 ]
+
+
+def a_run(**fields: Any) -> RunRecord:
+    return RunRecord(**{"id": "r", "agent": "ada", "task_id": "t", "attempt": 1, "cli": "codex", "cwd": "/", **fields})
+
+
+@pytest.mark.parametrize(
+    ("run", "lost", "ending"),
+    [
+        (None, False, Ending.CRASHED),  # a skill: it lived in the daemon
+        (a_run(), False, None),
+        (a_run(), True, Ending.CRASHED),
+        (a_run(stopped="lunch"), True, Ending.INTERRUPTED),
+        (a_run(stopped="lunch"), False, Ending.INTERRUPTED),
+        (a_run(attempt=2), False, Ending.CRASHED),  # of another attempt: this one never began
+    ],
+)
+def test_how_an_attempt_stands_after_a_restart(run: RunRecord | None, lost: bool, ending: Ending | None) -> None:
+    found = after_restart(a_task(status="working", attempts=1), run, "ada", lost=lost)
+    assert (found.ending if found else None) is ending
 
 
 @pytest.mark.parametrize(("ending", "effects", "attempts", "status", "counts", "blocker", "why"), ENDINGS)

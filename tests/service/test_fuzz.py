@@ -176,4 +176,4 @@ def test_the_openapi_document_tells_the_truth(mesh: Mesh, address: str) -> None:
             assert answer.status_code < 500, (case.method, case.path, case.body, answer.text)
 
         check()
-    assert len(called) == 14, called
+    assert len(called) == 20, called

@@ -31,6 +31,9 @@ async def test_a_task_is_accepted_done_and_reported(ada: Served) -> None:
         "format": "markdown",
         "files": [],
         "evidence": ["the input"],
+        "usage": None,
+        "branch": None,
+        "commits": [],
     }
     assert [entry["status"] for entry in task["history"]] == ["queued", "working", "completed"]
     assert task["createdAt"] <= task["startedAt"] <= task["finishedAt"]

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from mesh.models.base import Filed
-from mesh.store.codec import decode, encode
+from mesh.store.codec import decode_own, encode
 from mesh.store.files import Files
 from mesh.store.incarnations import process_started
 
@@ -74,7 +74,7 @@ class ClaimFiles:
         """The claim, or None where there is none that can be read: a damaged one counts as none."""
         data = self._files.read(path)
         try:
-            return None if data is None else Claim.model_validate(decode(data))
+            return None if data is None else Claim.model_validate(decode_own(data))
         except (ValueError, ValidationError):
             return None
 

@@ -18,7 +18,7 @@ from mesh.store.codec import decode, decode_own, encode_line
 from mesh.store.disk import Disk
 from mesh.store.files import FULL
 from mesh.store.layout import MailFolders
-from mesh.store.locks import SleepingClock, hold_file
+from mesh.store.locks import HeldFile, SleepingClock
 from mesh.store.mail.names import is_mail
 
 #: A stopped holder must not stop senders for longer: their mail waits in the outbox.
@@ -110,7 +110,7 @@ class Counting:
     def hold(self, folders: MailFolders, wait_s: float = WAIT_S) -> Iterator[Count]:
         """The inbox' record, locked. Raises InboxBusy if somebody has held it for `wait_s`."""
         try:
-            with hold_file(self._disk, folders.admission, self._time, wait_s) as handle:
+            with HeldFile(self._disk, folders.admission, self._time, wait_s) as handle:
                 yield Count(self._disk, handle, folders.inbox, self._time.boot_id(), self._time.boottime())
         except LockTimeout as error:
             raise InboxBusy(error.detail, retryAfterS=_RETRY_AFTER_S) from None

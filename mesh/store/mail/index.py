@@ -60,17 +60,22 @@ class InboxIndex:
         self.unreadable: dict[str, Unreadable] = {}
 
     def refresh(self) -> list[Listed]:
-        """Look at the folder again; returns what came since the last look, in the order of serving."""
-        names = {name for name in self._files.names(self._folder) if is_mail(name)}
+        """Look at the folder again; returns what came since the last look, in no order."""
+        names = set(self._files.names(self._folder))
         for name in (self._listed.keys() | self.unreadable.keys()) - names:
             self._drop(name)
         fresh = []
-        for name in names - self._steady:
+        for name in filter(is_mail, names - self._steady):
             before = self._listed.get(name)
-            now = self._look(name)
+            now = self._head(name)
+            if now is not None:
+                self._steady.add(name)
+                self._listed[name] = now
+            else:
+                now = self._look(name)
             if now is not None and now != before:
                 fresh.append(now)
-        return sorted(fresh)
+        return fresh
 
     def first(self, limit: int | None, fits: Callable[[Listed], bool] = lambda listed: True) -> list[Listed]:
         """The next to be served that fit."""
@@ -101,17 +106,10 @@ class InboxIndex:
     def _look(self, name: str) -> Listed | None:
         path = f"{self._folder}/{name}"
         try:
-            trusted = name[0].isdigit() and name not in self.unreadable
-            ours = self._head(name, path) if trusted else None
-            if ours is not None:
-                self._steady.add(name)
-            else:
-                entry = self._disk.look(path)
-                if self._seen.get(name) == entry:
-                    return self._listed.get(name)
-                message = read_message(self._disk, path, self._bytes_max())
-                self._seen[name] = entry
-                ours = _of(name, message)
+            entry = self._disk.look(path)
+            if self._seen.get(name) == entry:
+                return self._listed.get(name)
+            message = read_message(self._disk, path, self._bytes_max())
         except FileNotFoundError:
             self._drop(name)
             return None
@@ -120,15 +118,19 @@ class InboxIndex:
             reason = error.reason if isinstance(error, BadMail) else f"can't be read: {error.strerror}"
             self.unreadable[name] = Unreadable(name, reason)
             return None
+        self._seen[name] = entry
         self.unreadable.pop(name, None)
-        self._listed[name] = ours
-        return ours
+        listed = self._listed[name] = _of(name, message)
+        return listed
 
-    def _head(self, name: str, path: str) -> Listed | None:
+    def _head(self, name: str) -> Listed | None:
         """The file by its beginning, if that is as our encoder writes it and says what the name says."""
+        if not name[0].isdigit() or name in self.unreadable:
+            return None
         try:
+            head = self._disk.read_start(f"{self._folder}/{name}", _HEAD_BYTES)
             # What is looked for is ASCII; the end may be half of a character.
-            found = _HEAD.match(self._disk.read_start(path, _HEAD_BYTES).decode("latin-1"))
+            found = _HEAD.match(head.decode("latin-1"))
             if found is None:
                 return None
             id_, sender, time, type_, priority = found.groups()

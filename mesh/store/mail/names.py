@@ -38,4 +38,4 @@ def parse_name(name: str) -> Name | None:
 
 def is_mail(name: str) -> bool:
     """Whether a file of this name in an inbox is meant as a message."""
-    return name.endswith(SUFFIX) and not name.endswith(REASON) and not name.startswith(".")
+    return name.endswith(SUFFIX) and name[0] != "." and not name.endswith(REASON)

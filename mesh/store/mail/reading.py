@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mesh.errors import StoreUnavailable
 from mesh.models import Message, payload_problems
 from mesh.store.codec import decode
-from mesh.store.disk import Disk
+from mesh.store.disk import Disk, Entry
 
 #: A message file also holds what the mesh adds to it.
 _ADDED_BYTES = 4_000
@@ -42,7 +42,12 @@ def read_accepted(disk: Disk, path: str) -> Message | None:
 
 
 def read_data(disk: Disk, path: str, bytes_max: int) -> bytes:
-    """The content of a file that anybody may have put there. Raises as `read_message` does.
+    """The content of a file that anybody may have put there. Raises as `read_message` does."""
+    return disk.read_start(path, look_at(disk, path, bytes_max).size)
+
+
+def look_at(disk: Disk, path: str, bytes_max: int) -> Entry:
+    """A file that anybody may have put there, and that may be read. Raises as `read_message` does.
 
     Links are not followed and pipes not opened: whoever can write here must not make us read elsewhere.
     """
@@ -55,7 +60,7 @@ def read_data(disk: Disk, path: str, bytes_max: int) -> bytes:
         raise BadMail(f"it belongs to another user (uid {entry.owner})")
     if entry.size > bytes_max + _ADDED_BYTES:
         raise BadMail(f"it is larger than {bytes_max} bytes")
-    return disk.read_start(path, entry.size)
+    return entry
 
 
 def parse_message(data: bytes) -> Message:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,7 +19,7 @@ from mesh.models import Handling, Message
 from mesh.store.codec import encode
 from mesh.store.files import Files
 from mesh.store.layout import Layout, MailFolders
-from mesh.store.locks import SleepingClock, hold_file
+from mesh.store.locks import HeldFile, SleepingClock
 from mesh.store.mail.claims import Claim, ClaimFiles, Holder
 from mesh.store.mail.counting import Counting
 from mesh.store.mail.names import REASON, SUFFIX
@@ -69,7 +68,7 @@ class Receiving:
         """Take a message to handle it. One that is kept is left, unless `kept_too`. Raises StoreUnavailable."""
         folders = self._layout.mail(address)
         with self._hold(folders):
-            if self._finish_removal(folders, name) or not self._there(f"{folders.inbox}/{name}"):
+            if self._is_gone(folders, name):
                 self._files.unlink(f"{folders.claims}/{name}")
                 return Claimed(Grip.GONE)
             before = self._claims.read(f"{folders.claims}/{name}")
@@ -125,17 +124,16 @@ class Receiving:
         """
         folders = self._layout.mail(address)
         with self._hold(folders):
-            if self._finish_removal(folders, name) or not self._there(f"{folders.inbox}/{name}"):
+            if self._is_gone(folders, name):
                 acked = self._acked_before(folders, name, message)
                 answer(acked)
                 return acked
             claim = self._claims.read(f"{folders.claims}/{name}")
             acked = self._acked(message, claim)
-            temporary, fd = self._files.begin(name, encode(acked.filed()))
+            temporary, fd = self._files.begin(name, acked.encoded())
             self._files.finish(temporary, fd)
-            done = _free_name(self._files, folders.processed, name)
             try:
-                self._files.link(temporary, done)
+                done = next(path for path in _names(folders.processed, name) if self._files.link(temporary, path))
             finally:
                 self._files.drop(temporary)
             self._files.settle(done)
@@ -149,9 +147,9 @@ class Receiving:
         folders = self._layout.mail(address)
         with self._hold(folders):
             source = f"{folders.inbox}/{name}"
-            if self._finish_removal(folders, name) or not self._there(source):
+            if self._is_gone(folders, name):
                 return False
-            target = _free_name(self._files, place, name)
+            target = next(path for path in _names(place, name) if not self._there(path))
             note = {"schemaVersion": 1, "file": name, "at": clock.iso(self._time.wall()), "reason": reason, **facts}
             # The reason first, and through a temporary: an incarnation that was replaced fails here.
             self._files.replace(f"{target}{REASON}", encode(note))
@@ -183,10 +181,8 @@ class Receiving:
 
     # -- inside
 
-    @contextmanager
-    def _hold(self, folders: MailFolders) -> Iterator[None]:
-        with hold_file(self._files.disk, folders.claims_lock, self._time, _CLAIMS_WAIT_S):
-            yield
+    def _hold(self, folders: MailFolders) -> HeldFile:
+        return HeldFile(self._files.disk, folders.claims_lock, self._time, _CLAIMS_WAIT_S)
 
     def _incarnation(self) -> int:
         return self.holder.incarnation
@@ -224,13 +220,13 @@ class Receiving:
         )
         return message.model_copy(update={"acked_at": now, "handling": handling, "delivery": None})
 
-    def _finish_removal(self, folders: MailFolders, name: str) -> bool:
-        """A message that was taken out by a process that died right after: finish its removal. Without this,
-        crashes inside an ack would send handled mail to `dead/`."""
+    def _is_gone(self, folders: MailFolders, name: str) -> bool:
+        """Whether it waits no more. The removal of a message that was taken out by a process that died right after is
+        finished: without this, crashes inside an ack would send handled mail to `dead/`."""
         path = f"{folders.inbox}/{name}"
         there = self._files.look(path)
         if there is None:
-            return False
+            return True
         for place in (folders.dead, folders.rejected):
             for copy in _taken(self._files, place, name):
                 found = self._files.look(copy)
@@ -276,9 +272,8 @@ class Receiving:
         path = f"{folders.inbox}/{name}"
         try:
             with self._counting.hold(folders, _COUNT_WAIT_S) as count:
-                if out or self._there(path):
+                if self._files.unlink(path) or out:
                     count.waiting = max(0, count.waiting - 1)
-                    self._files.unlink(path)
                     count.save()
         except MeshError:
             self._files.unlink(path)  # the sweep counts anew
@@ -302,7 +297,3 @@ def _names(place: str, name: str) -> Iterator[str]:
 def _taken(files: Files, place: str, name: str) -> Iterator[str]:
     """Those at which something lies."""
     return itertools.takewhile(lambda path: files.look(path) is not None, _names(place, name))
-
-
-def _free_name(files: Files, place: str, name: str) -> str:
-    return next(path for path in _names(place, name) if files.look(path) is None)

@@ -1,0 +1,1 @@
+"""Speaks to foreign clients: hooks of CLIs, MCP."""
