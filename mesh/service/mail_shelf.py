@@ -135,7 +135,7 @@ class Shelf:
         for name in names:
             message = self.waiting.get(name)
             if message is not None:
-                await core.io(core.store.mail.receiving.keep, core.agent, name)
+                await core.io(core.store.mail.receiving.keep, core.agent, name, uncertain=True)
                 core.event("mail_uncertain", reason, messageId=message.id)
 
     async def forget_gone(self) -> None:

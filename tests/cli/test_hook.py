@@ -315,3 +315,16 @@ def test_a_plugin_whose_note_was_lost_goes_all_the_same(mesh: Mesh, home: Path, 
 def test_run_is_the_same_program(mesh: Mesh) -> None:
     done = mesh.process("hook", "run", "claude", "ada")
     assert (done.status, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("cli", ["codex", "gemini"])
+def test_the_mesh_s_server_stays_when_its_hooks_go(mesh: Mesh, home: Path, cli: str) -> None:
+    """Both are noted edits of one file: taking the one back must not take the other along."""
+    where = ("--agent", "ada", "--home", str(home))
+    assert mesh("hook", "install", cli, *where).status == 0
+    assert mesh("mcp", "install", cli, *where).status == 0
+    assert mesh("hook", "uninstall", cli, "--home", str(home)).status == 0
+    text = "".join(path.read_text() for path in home.rglob("*") if path.is_file())
+    assert "MESH_AGENT_SECRET" in text and "hooks/run.py" not in text
+    assert mesh("mcp", "uninstall", cli, "--home", str(home)).status == 0
+    assert not any("MESH_AGENT_SECRET" in path.read_text() for path in home.rglob("*") if path.is_file())

@@ -262,6 +262,7 @@ def serving(mesh: Mesh) -> Iterator[tuple[int, subprocess.Popen[str]]]:
         process.communicate()
 
 
+@pytest.mark.live
 def test_serve_install_check_and_stop(mesh: Mesh, home: Path) -> None:
     with serving(mesh) as (port, process):
         where = ("codex", "--agent", "ada", "--home", str(home), "--port", str(port))
@@ -289,11 +290,13 @@ def test_check_knows_a_wrong_secret(mesh: Mesh, home: Path, monkeypatch: pytest.
     assert "export" not in install(mesh, "claude", home).out
 
 
+@pytest.mark.live
 def test_a_taken_port_is_told_in_a_line(mesh: Mesh) -> None:
     with serving(mesh) as (port, _):
         assert f"Port {port} is taken" in refused(mesh.process("mcp", "serve", "--port", str(port)), 1)
 
 
+@pytest.mark.live
 def test_stdio_ends_with_its_input_and_writes_nothing_of_its_own(mesh: Mesh) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mesh", "mcp", "stdio", "--agent", "ada", "--root", str(mesh.root)],

@@ -65,4 +65,4 @@ async def test_aider_gets_a_task_by_doorbell(host: Host, tmp_path: Path) -> None
 
 
 async def test_a_thousand_messages_come_once_or_are_reported_uncertain(host: Host, tmp_path: Path) -> None:
-    judge(await storm(host, tmp_path, 1000, 5), 1000)
+    judge(await storm(host, tmp_path, 1000, 8), 1000)

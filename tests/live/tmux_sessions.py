@@ -156,8 +156,18 @@ class Session:
             if self.got(line):
                 break
             await asyncio.sleep(0.1)
-        await self.is_(State.IDLE)
+        await self.rests()
         return self.got(line)
+
+    async def rests(self) -> None:
+        """Until it has been idle for a second: some look idle before they begin."""
+        looks = 0
+        while looks < 5:
+            await self.is_(State.IDLE)
+            looks += 1
+            await asyncio.sleep(0.2)
+            if (await self.reading()).state is not State.IDLE:
+                looks = 0
 
 
 class FakeSession(Session):
@@ -241,7 +251,7 @@ class RealSession(Session):
             await asyncio.sleep(1)
             if (await self.reading()).state is State.DRAFT:
                 self.presses("Enter")
-        await self.is_(State.IDLE, 90)
+        await self.rests()
 
     def _settings(self, home: Path, work: Path) -> None:
         def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:

@@ -138,6 +138,16 @@ def parse_toml(path: str, text: str) -> dict[str, Any]:
         raise SettingsRefused(f"{path} is not valid TOML: {error}; mend that first.", file=path) from None
 
 
+def without_empty(value: Any) -> Any:
+    """The value without members and items that hold nothing: what an entry leaves behind when it goes."""
+    if isinstance(value, dict):
+        inner = {key: without_empty(member) for key, member in value.items()}
+        return {key: member for key, member in inner.items() if member not in ({}, [])}
+    if isinstance(value, list):
+        return [item for item in map(without_empty, value) if item not in ({}, [])]
+    return value
+
+
 def remove_folders(folders: Sequence[str]) -> None:
     """Take away folders that were made for a file and are empty again, innermost first."""
     for folder in reversed(folders):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 from mesh.errors import BadUse
-from mesh.interop.cli_settings import hooks_plugin, hooks_trust
-from mesh.interop.cli_settings.edited_file import SettingsRefused, parse_toml, read, remove_folders
+from mesh.interop.cli_settings import hooks_plugin, hooks_trust, json_text
+from mesh.interop.cli_settings.edited_file import SettingsRefused, parse_toml, read, remove_folders, without_empty
 from mesh.interop.cli_settings.hooks_command import Hook, hook_of_argv, missing
 from mesh.interop.cli_settings.hooks_json import EVENTS, HookSettings, Place
 from mesh.interop.cli_settings.noted_edit import NotedEdit
@@ -99,11 +99,15 @@ class HookInstaller:
         edit = NotedEdit(self._store, self.place)
         before = settings.places(edit.draft.text)
         settings.uninstall(edit.draft, lambda hook: self._whose(hook, agent))
-        left = {(place.hook, place.event) for place in settings.places(edit.draft.text)}
+
+        def rest(text: str) -> Any:
+            # Other edits of ours are noted in the same place: they must not be taken back with this one.
+            return without_empty(json_text.parse(self.place, text, comments=True).value) if text.strip() else {}
+
+        left = rest(edit.draft.text)
 
         def fits(text: str) -> bool:
-            found = settings.places(text) if text.strip() else []
-            return {(place.hook, place.event) for place in found} == left
+            return bool(rest(text) == left)
 
         done = Done(self.place, edit.take_back(fits))
         if self.cli == "codex":
@@ -181,9 +185,10 @@ class HookInstaller:
                 return
             hooks_trust.set_marks(self._config, edit.draft, wanted, gone)
 
+            left_there = without_empty(parse_toml(self._config, edit.draft.text))
+
             def fits(text: str) -> bool:
-                known = hooks_trust.trusted(parse_toml(self._config, text))
-                return not any(key in known for key in gone) and all(known.get(key) == wanted[key] for key in wanted)
+                return bool(without_empty(parse_toml(self._config, text)) == left_there)
 
             done.changed |= edit.take_back(fits)
         except SettingsRefused as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mesh.errors import BadUse
 from mesh.interop.cli_settings import json_text, mcp_toml
-from mesh.interop.cli_settings.edited_file import Draft, SettingsRefused, parse_toml, read
+from mesh.interop.cli_settings.edited_file import Draft, SettingsRefused, parse_toml, read, without_empty
 from mesh.interop.cli_settings.json_text import Node
 from mesh.interop.cli_settings.mcp_entries import (
     HOMES,
@@ -77,11 +77,11 @@ class McpInstaller:
         if not text.strip() or not is_ours(self._entry(text)):
             return Told(self.path, False)
         self._remove(edit.draft)
-        left = _without_empty(self._document(edit.draft.text))
+        left = without_empty(self._document(edit.draft.text))
 
         def fits(before: str) -> bool:
             # Other edits of ours are noted in the same place: they must not be taken back with this one.
-            return bool(_without_empty(self._document(before)) == left)
+            return bool(without_empty(self._document(before)) == left)
 
         return Told(self.path, edit.take_back(fits))
 
@@ -175,14 +175,6 @@ class McpInstaller:
         parent = json_text.at(root, self._home.keys)
         assert parent is not None
         json_text.remove(draft, parent, parent.members[self.name])
-
-
-def _without_empty(value: Any) -> Any:
-    """The value without members that hold nothing: what an entry leaves behind."""
-    if not isinstance(value, dict):
-        return value
-    inner = {key: _without_empty(member) for key, member in value.items()}
-    return {key: member for key, member in inner.items() if member != {}}
 
 
 def _program(entry: dict[str, Any]) -> str:

@@ -211,10 +211,8 @@ class Doorbell:
         if seen.reading.state is not State.IDLE:
             await self._take_back(self._left_behind, ours, seen)
             return None
-        buffer = f"mesh-{secrets.token_hex(6)}"
-        await self._pane.tmux("load-buffer", "-b", buffer, "-", given=line)
         self._hurry.clear()
-        typing = asyncio.ensure_future(self._typed(line, ours, buffer, seen.capture, note))
+        typing = asyncio.ensure_future(self._typed(line, ours, seen.capture, note))
         put_off: asyncio.CancelledError | None = None
         while not typing.done():
             try:
@@ -231,11 +229,11 @@ class Doorbell:
             raise put_off
         return replace(rung, put_off=put_off)
 
-    async def _typed(
-        self, line: str, ours: str, buffer: str, before: Capture, note: tuple[str, str] | None
-    ) -> Rung | None:
+    async def _typed(self, line: str, ours: str, before: Capture, note: tuple[str, str] | None) -> Rung | None:
+        buffer = f"mesh-{secrets.token_hex(6)}"
         notes = [("set-option", "-p", "-t", self._pane.id, *fact) for fact in ((TYPED, line), note) if fact is not None]
         paste = ("paste-buffer", "-p", "-d", "-b", buffer, "-t", self._pane.id)
+        await self._pane.tmux("load-buffer", "-b", buffer, "-", given=line)
         try:
             if not await self._pane.do_if(_unmoved(before, ours), *notes, paste):
                 await self._pane.tmux("delete-buffer", "-b", buffer)

@@ -34,14 +34,21 @@ async def held(pane: Pane, time: Clock, wait_s: float) -> AsyncIterator[str]:
     """Hold the pane's lock; yields the condition (a tmux format) that it is still ours. Raises Taken if
     somebody else holds it for too long, NoTarget if the pane is gone."""
     ours = await _acquire(pane, time, wait_s)
-    condition = f"#{{==:#{{{OPTION}}},{ours}}}"
     try:
-        yield condition
+        yield _is_still(ours)
     finally:
-        try:
-            await pane.do_if(condition, ("set-option", "-p", "-u", "-t", pane.id, OPTION))
-        except TmuxFailed:  # with the pane its lock is gone; else it ends by itself
-            pass
+        await _release(pane, ours)
+
+
+async def _release(pane: Pane, ours: str) -> None:
+    try:
+        await pane.do_if(_is_still(ours), ("set-option", "-p", "-u", "-t", pane.id, OPTION))
+    except TmuxFailed:  # with the pane its lock is gone; else it ends by itself
+        return
+
+
+def _is_still(value: str) -> str:
+    return f"#{{==:#{{{OPTION}}},{value}}}"
 
 
 async def _acquire(pane: Pane, time: Clock, wait_s: float) -> str:
@@ -52,6 +59,9 @@ async def _acquire(pane: Pane, time: Clock, wait_s: float) -> str:
         try:
             await pane.tmux("set-option", "-p", "-o", "-t", pane.id, OPTION, ours)
             return ours
+        except asyncio.CancelledError:  # it may have been set all the same
+            await _release(pane, ours)
+            raise
         except NoTarget:
             raise
         except TmuxFailed:
@@ -59,8 +69,8 @@ async def _acquire(pane: Pane, time: Clock, wait_s: float) -> str:
         if theirs and not _OURS.fullmatch(theirs):
             await pane.tmux("set-option", "-p", "-u", "-t", pane.id, OPTION)  # nobody would ever take it away
             continue
-        same = f"#{{==:#{{{OPTION}}},{theirs}}}"
-        if _ended(theirs, time) and await pane.do_if(same, ("set-option", "-p", "-t", pane.id, OPTION, ours)):
+        take_over = ("set-option", "-p", "-t", pane.id, OPTION, ours)
+        if _ended(theirs, time) and await pane.do_if(_is_still(theirs), take_over):
             return ours
         if time.monotonic() >= deadline_s:
             holder = theirs.partition("-")[0]

@@ -249,6 +249,8 @@ def _ruled(capture: Capture, look: Look) -> Composer | None:
     below = [number for number in range(y + 1, min(len(texts), y + _COMPOSER_ROWS_MAX)) if _is_rule(texts[number])]
     if not above or not below:
         return None
+    if len(texts[above[0]]) != len(texts[below[0]]):  # a line that somebody drew in their words
+        return None
     first, last = above[0] + 1, below[0] - 1
     mark = re.match(look.prompt, texts[first])
     return _composed(texts, mark, first, last)

@@ -49,6 +49,8 @@ class Claim(Filed):
     attempt: int = 1
     delivered_at: str
     shown_at: str | None = None
+    #: When it was handed out without a word of whether it was seen.
+    uncertain_at: str | None = None
     #: The task that the message became; its end is the ack.
     task_id: str | None = None
 

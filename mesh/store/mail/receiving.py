@@ -86,16 +86,24 @@ class Receiving:
             return Claimed(Grip.OURS, claim)
 
     def keep(
-        self, address: str, name: str, *, shown: bool = False, failed: bool = False, task_id: str | None = None
+        self,
+        address: str,
+        name: str,
+        *,
+        shown: bool = False,
+        failed: bool = False,
+        uncertain: bool = False,
+        task_id: str | None = None,
     ) -> Claim | None:
-        """Note that a message of ours is delivered (and shown, or has become a task) and waits for its ack; or that
-        showing it failed, which costs an attempt. None if it isn't ours any more."""
+        """Note that a message of ours is delivered (and shown, or perhaps, or has become a task) and waits for its
+        ack; or that showing it failed, which costs an attempt. None if it isn't ours any more."""
 
         def change(claim: Claim) -> Claim:
             now = clock.iso(self._time.wall())
             update: dict[str, Any] = {"state": "kept"}
             update["attempt"] = 1 if shown else claim.attempt + failed
             update["shown_at"] = claim.shown_at or (now if shown else None)
+            update["uncertain_at"] = now if uncertain and not shown else None if shown else claim.uncertain_at
             update["task_id"] = task_id or claim.task_id
             return claim.model_copy(update=update)
 

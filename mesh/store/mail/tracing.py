@@ -183,4 +183,6 @@ class Tracing:
         at = {**at, "delivered": claim.delivered_at}
         if claim.shown_at:
             return Delivery(state=_S.SHOWN, at={**at, "shown": claim.shown_at})
+        if claim.uncertain_at:
+            return Delivery(state=_S.UNCERTAIN, at={**at, "uncertain": claim.uncertain_at})
         return Delivery(state=_S.DELIVERED, at=at)

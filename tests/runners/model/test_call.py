@@ -15,6 +15,9 @@ from mesh.runners.model.history import History
 from tests.runners.model.conftest import KEY, Called, Program
 from tests.runners.model.provider import CACHED, SAID, SENT, Provider, Request, Step, refuses, says
 
+#: Each starts a process that imports heavy libraries.
+pytestmark = pytest.mark.live
+
 #: Each dialect that can be had at an address of one's own: the model, and what comes after the address.
 PLACES = [("openai/gpt-5", "/v1"), ("anthropic/claude-sonnet-5", ""), ("own/small", "/v1")]
 LOW_CREDIT = refuses(400, "Your credit balance is too low to access the API", type="invalid_request_error")

@@ -117,6 +117,15 @@ def test_words_of_an_earlier_turn_are_no_question() -> None:
     assert reading("claude-after-turn", rows=rows(texts)).state is State.IDLE
 
 
+def test_a_line_that_somebody_drew_does_not_end_their_draft() -> None:
+    capture = load("pi-draft")
+    x, y = capture.cursor
+    texts = [row.text for row in capture.rows]
+    drawn = rows([*texts[1 : y + 1], "─" * 20, "", *texts[y + 1 :]])  # the composer grows upwards
+    assert reading("pi-draft", rows=drawn, cursor=(0, y + 1)).state is not State.IDLE
+    assert reading("pi-draft", rows=drawn, cursor=(x, y - 1)).state is not State.IDLE
+
+
 def test_a_title_is_somebody_elses_words() -> None:
     assert reading("codex-idle", title="Action Required: mend the build | project").state is State.IDLE
     assert reading("codex-idle", title="[ . ] Action Required | project").state is State.DIALOG
