@@ -272,6 +272,10 @@ class CommandRunner:
                 steps += progress.steps
                 report_progress(steps / (steps + _STEPS_HALF))
             if not alive:
+                stopped = await work.why_stopped()
+                if stopped is not None:  # by whoever had to, while this daemon hung
+                    await work.close()
+                    raise RunnerUnfit(f"its program was ended: {stopped}", state="stopped")
                 return self._lost() if work.is_lost() else self._scrubbed(self._profile.outcome(await work.ended()))
             looks += 1
             if self._profile.waiting is not None and looks % _WAITING_EVERY_LOOKS == 0:

@@ -40,6 +40,10 @@ class Work(Protocol):
         """Whether it is gone and nobody saw how it ended."""
         ...
 
+    async def why_stopped(self) -> str | None:
+        """Why somebody else has ended it (whoever supervises, a person's command), or None."""
+        ...
+
     async def new_lines(self) -> list[str]:
         """The complete lines of its standard output that were not asked for yet."""
         ...

@@ -197,7 +197,7 @@ class Worker:
         except SkillInputError as error:
             return Attempt(Ending.WRONG_INPUT, error.detail), {}
         except RunnerUnfit as error:
-            begun = error.facts.get("state") in ("logged_out", "limited")
+            begun = error.facts.get("state") in ("logged_out", "limited", "stopped")
             return Attempt(Ending.UNFIT if begun else Ending.NOT_BEGUN, error.detail), {}
         except (Exception, asyncio.CancelledError) as error:  # a skill's bug ends its attempt, nothing else
             log.warning("%s: skill failed:\n%s", self._core.agent, "".join(traceback.format_exception(error)))

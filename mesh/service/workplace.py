@@ -46,6 +46,10 @@ class RunningWork:
     def is_lost(self) -> bool:
         return not self.is_alive() and self._core.store.runs.status(self.record) is None
 
+    async def why_stopped(self) -> str | None:
+        found = await self._core.io(self._core.store.runs.find, self.record.agent, self.record.id)
+        return found.stopped if found is not None else None
+
     async def new_lines(self) -> list[str]:
         part = await asyncio.to_thread(self._core.store.runs.output, self.record, "stdout", self._read)
         self._read += len(part)

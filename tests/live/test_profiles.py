@@ -35,8 +35,8 @@ pytestmark = pytest.mark.timeout(900)
 CALL_S = 400.0
 _LIVE, _SOAK = pytest.mark.live, pytest.mark.soak
 ALL = [
-    *(pytest.param(name, marks=_LIVE) for name in ("codex", "pi", "opencode", "claude")),
-    *(pytest.param(name, marks=_SOAK) for name in ("openclaw", "aider", "goose", "gemini")),
+    *(pytest.param(name, marks=_LIVE) for name in ("codex", "pi", "claude")),
+    *(pytest.param(name, marks=_SOAK) for name in ("opencode", "openclaw", "aider", "goose", "gemini")),
 ]
 #: The tool that runs a command, and the name of its argument. Aider has none.
 SHELLS = {

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from mesh.runners.tmux import lock
-from mesh.runners.tmux.doorbell import TYPED, Doorbell, Pace, Rung
+from mesh.runners.tmux.doorbell import TYPED, Pace, Rung
 from mesh.runners.tmux.pane import NoTarget, Tmux, find
 from mesh.runners.tmux.screens import State
 from tests.live.stub_llm import stub
-from tests.live.tmux_sessions import FakeSession, Host, RealSession, Session, tmux_host
+from tests.live.tmux_sessions import FakeSession, Host, RealSession, Session, line, tmux_host
+from tests.live.tmux_storm import judge, storm
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(230)]
-
-LINE = "[mesh] urgent message (fix_ci_failure) from ops. Read it with: mesh mail show {}"
-
-
-def line(number: int | str) -> str:
-    return LINE.format(f"0197a1b2-c3d4-7e5f-8a6b-{number:0>12}")
 
 
 @pytest.fixture
@@ -112,14 +104,20 @@ async def check_interrupts_at_once(session: Session) -> None:
 # -- the fake
 
 
-@pytest.mark.parametrize("look", ["codex", "claude"])
-async def test_the_fake_passes_what_the_real_ones_pass(host: Host, tmp_path: Path, look: str) -> None:
-    fake = FakeSession(host, "fake", look, tmp_path)
-    fake.start()
-    for check in (check_submits, check_leaves_a_draft, check_waits_while_busy, check_leaves_copy_mode):
-        await check(fake)
+async def test_the_fake_passes_what_the_real_ones_pass(host: Host, tmp_path: Path) -> None:
+    fakes = [FakeSession(host, look, look, tmp_path) for look in ("codex", "claude")]
+    async with asyncio.TaskGroup() as group:
+        for fake in fakes:
+            fake.start()
+            group.create_task(check_fake(fake))
+
+
+async def check_fake(fake: FakeSession) -> None:
+    await check_submits(fake)
+    await check_leaves_a_draft(fake)
+    await check_waits_while_busy(fake)
+    await check_leaves_copy_mode(fake)
     await check_answers_no_question(fake)
-    await fake.is_(State.IDLE)
     await check_interrupts_at_once(fake)
     assert fake.events("interrupted") == [{"event": "interrupted", "busy": True}]
     assert fake.events("question_answered") == fake.events("draft_touched") == []
@@ -190,6 +188,23 @@ async def test_cancelled_when_half_typed_it_comes_to_an_end(fake: FakeSession) -
     assert rung.put_off is not None and rung.put_off.args == ("why",)
     assert fake.got(line(14)) == {"submitted": 1, "refused": 0}[rung.outcome]
     assert not (await fake.reading()).words
+
+
+async def test_cancelled_at_any_moment_it_leaves_nothing_behind(fake: FakeSession) -> None:
+    await fake.is_(State.IDLE)
+    pane, bell = await fake.pane(), await fake.doorbell(Pace(settle_s=0.05, paste_s=0.3))
+    submitted = 0
+    for number in range(12):
+        ringing = asyncio.ensure_future(bell.ring(line(40 + number), 10))
+        await asyncio.sleep(0.04 * number)
+        ringing.cancel()
+        done = (await asyncio.gather(ringing, return_exceptions=True))[0]
+        assert isinstance(done, Rung | asyncio.CancelledError), done
+        submitted += isinstance(done, Rung) and done.outcome == "submitted"
+        assert await pane.option(lock.OPTION) == ""
+        assert fake.host.tmux("list-buffers") == ""
+        await fake.until(lambda found: not found.words)
+    assert len(fake.events("submitted")) == submitted
 
 
 async def test_a_session_that_ended_is_not_typed_into(host: Host, tmp_path: Path) -> None:
@@ -281,79 +296,6 @@ class _Ahead:
 
 
 # -- the figure: a hundred messages
-
-
-@dataclass
-class Storm:
-    """A session that asks questions by itself, with a person who types and scrolls in it."""
-
-    session: FakeSession
-    chance: random.Random
-    outcomes: dict[str, list[str]] = field(default_factory=dict)
-
-    async def person(self) -> None:
-        while True:
-            await asyncio.sleep(self.chance.uniform(2, 7))
-            if self.chance.random() < 0.35:
-                self.session.host.tmux("copy-mode", "-t", self.session.name)
-                await asyncio.sleep(self.chance.uniform(0.2, 1))
-                if self.session.host.tmux("display-message", "-p", "-t", self.session.name, "#{pane_in_mode}") != "0\n":
-                    self.session.host.tmux("send-keys", "-t", self.session.name, "-X", "cancel")
-            elif (await self.session.reading()).state not in (State.DIALOG, State.COPY_MODE):
-                # Said to the program itself, so that it can't fall into a question, as a person's eyes would see to.
-                for word in ("a ", "person's ", "words"):
-                    self.session.order(f"say {word}")
-                    await asyncio.sleep(self.chance.uniform(0.02, 0.3))
-                await asyncio.sleep(self.chance.uniform(0.3, 1.2))
-                self.session.order("clear")
-
-    async def send(self, doorbell: Doorbell, lines: list[str]) -> None:
-        for text in lines:
-            tries: list[str] = self.outcomes.setdefault(text, [])
-            while not tries or tries[-1] == "refused":
-                tries.append((await doorbell.ring(text, 20)).outcome)
-
-
-async def storm(host: Host, folder: Path, count: int, panes: int) -> list[Storm]:
-    """`count` messages into `panes` sessions, from two senders each."""
-    storms = []
-    for number in range(panes):
-        options = ("--seed", str(number), "--asks-every-s", "5", "--busy-s", "0.3")
-        session = FakeSession(host, f"storm{number}", ("codex", "claude")[number % 2], folder, *options)
-        session.start()
-        storms.append(Storm(session, random.Random(number)))
-    pace = Pace(settle_s=0.15, poll_s=0.2, poll_max_s=0.4)
-    senders = []
-    for number, one in enumerate(storms):
-        await one.session.until(lambda found: found.state is not State.UNKNOWN)
-        lines = [line(index) for index in range(number, count, panes)]
-        halves = (lines[::2], lines[1::2])
-        senders += [one.send(await one.session.doorbell(pace), half) for half in halves]
-    people = [asyncio.ensure_future(one.person()) for one in storms]
-    await asyncio.gather(*senders)
-    for person in people:
-        person.cancel()
-    await asyncio.gather(*people, return_exceptions=True)
-    await asyncio.sleep(1)
-    return storms
-
-
-def judge(storms: list[Storm], count: int) -> None:
-    outcomes: Counter[str] = Counter()
-    tries = 0
-    for one in storms:
-        for text, seen in one.outcomes.items():
-            outcomes[seen[-1]] += 1
-            tries += len(seen)
-            # Refused means that nothing of it is left; uncertain, that it came once or not at all.
-            times = one.session.got(text)
-            assert (times == 1) if seen[-1] == "submitted" else (times <= 1), (text, seen, times)
-        assert one.session.events("question_answered") == []
-        assert one.session.events("draft_touched") == []
-        assert not any(fact["mixed"] for fact in one.session.events("submitted"))
-    print(f"{count} messages: {dict(outcomes)} in {tries} tries")
-    assert outcomes.total() == count
-    assert outcomes["submitted"] >= 0.8 * count, outcomes
 
 
 async def test_a_hundred_messages_come_once_or_are_reported_uncertain(host: Host, tmp_path: Path) -> None:

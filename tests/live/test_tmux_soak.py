@@ -13,8 +13,9 @@ from mesh.runners.base import Report
 from mesh.runners.tmux import TmuxRunner
 from mesh.runners.tmux.screens import State
 from tests.live.stub_llm import stub
-from tests.live.test_tmux import check_real, judge, storm
+from tests.live.test_tmux import check_real
 from tests.live.tmux_sessions import Host, RealSession, tmux_host
+from tests.live.tmux_storm import judge, storm
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

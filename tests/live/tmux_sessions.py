@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shlex
 import socket
 import subprocess
@@ -31,8 +32,14 @@ from tests.live.stub_llm import Stub
 
 FAKE = Path(__file__).with_name("fake_tui.py")
 WIDTH, HEIGHT = 110, 36
+LINE = "[mesh] urgent message (fix_ci_failure) from ops. Read it with: mesh mail show {}"
 #: Less patient than in earnest: nobody else uses the machine meanwhile.
 QUICK = Pace(poll_s=0.2, poll_max_s=0.5, stands_s=3, clears_up_s=1.5)
+
+
+def line(number: int) -> str:
+    """A doorbell that no other test rings."""
+    return LINE.format(f"0197a1b2-c3d4-7e5f-8a6b-{number:0>12}")
 
 
 class Host:
@@ -68,6 +75,8 @@ class Host:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+        folder = Path(os.environ.get("TMUX_TMPDIR", "/tmp")) / f"tmux-{os.getuid()}"
+        (folder / self.socket).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -277,7 +277,7 @@ def test_without_resume_a_conversation_begins_anew(program: Program, provider: P
 
 def test_a_call_that_was_killed_is_gone_on_with(program: Program, provider: Provider, tmp_path: Path) -> None:
     file = tmp_path / "s1.json"
-    provider.will(Step(delay_s=0.3, says="late"), says("done"))
+    provider.will(Step(delay_s=4, says="late"), says("done"))
     kept: list[str] = []
     answer = provider.answer
 
@@ -286,7 +286,7 @@ def test_a_call_that_was_killed_is_gone_on_with(program: Program, provider: Prov
         return answer(request)
 
     provider.answer = noted  # type: ignore[method-assign]
-    _talk(program, provider, file, "--timeout-s=0.1", prompt="Count the apples.")
+    _talk(program, provider, file, "--timeout-s=2", prompt="Count the apples.")
     assert not file.exists()  # it was not answered
     file.write_text(kept[0])
     assert _talk(program, provider, file, "--resume", prompt="Go on.").reply.text == "done"
