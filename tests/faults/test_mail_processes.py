@@ -170,7 +170,7 @@ def test_many_senders_never_exceed_the_cap_even_when_killed(tmp_path: Path) -> N
     assert counted(store, "coder") == (true, true)
     assert true <= cap
     assert most >= cap - 10, "they must have met the cap"
-    assert acked > 20
+    assert acked >= 5, "and there was room again and again"
     folders = store.layout.mail("coder")
     there = Counter(
         found.id for folder in (folders.inbox, folders.processed) for _, found in store.mail.tracing.messages(folder)
