@@ -154,6 +154,18 @@ def _link(package: Package, folder: Path, program: Path) -> None:
 # -- homes
 
 
+#: The tool that runs a command, and the name of its argument. Aider has none.
+SHELLS = {
+    "codex": ("exec_command", "cmd"),
+    "pi": ("bash", "command"),
+    "opencode": ("bash", "command"),
+    "claude": ("Bash", "command"),
+    "openclaw": ("exec", "command"),
+    "goose": ("shell", "command"),
+    "gemini": ("run_shell_command", "command"),
+}
+
+
 def home_for(cli: Cli, folder: Path, stub_url: str, key: str = KEY) -> dict[str, str]:
     """Make an empty home `folder/home` in which the CLI knows the stub and nothing else; returns the whole
     environment to start it with. `stub_url` is without `/v1`."""

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.live.clis import Cli, home_for, installed
+from tests.live.clis import SHELLS, Cli, home_for, installed
 from tests.live.harness import LiveMesh, until
 from tests.live.stub_llm import Stub, stub
 
@@ -27,16 +27,6 @@ ALL = [
     *(pytest.param(name, marks=pytest.mark.live) for name in ("codex", "claude", "pi", "opencode")),
     *(pytest.param(name, marks=pytest.mark.soak) for name in ("openclaw", "aider", "goose", "gemini")),
 ]
-#: The tool that runs a command, and the name of its argument.
-SHELLS = {
-    "codex": ("exec_command", "cmd"),
-    "pi": ("bash", "command"),
-    "opencode": ("bash", "command"),
-    "claude": ("Bash", "command"),
-    "openclaw": ("exec", "command"),
-    "goose": ("shell", "command"),
-    "gemini": ("run_shell_command", "command"),
-}
 WAIT_S = 240.0
 KEPT = ("PATH", "LANG", "TERM", "TZ", "USER", "HOME", "TMPDIR")
 

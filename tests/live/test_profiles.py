@@ -24,7 +24,7 @@ from mesh.clock import parse
 from mesh.models.running import Usage
 from mesh.runners.profile import Ask, Ended, Outcome, Profile
 from mesh.runners.profiles import profile
-from tests.live.clis import KEY, Cli, home_for, installed
+from tests.live.clis import KEY, SHELLS, Cli, home_for, installed
 from tests.live.harness import until
 from tests.live.stub_llm import Stub, stub
 
@@ -38,16 +38,6 @@ ALL = [
     *(pytest.param(name, marks=_LIVE) for name in ("codex", "pi", "claude")),
     *(pytest.param(name, marks=_SOAK) for name in ("opencode", "openclaw", "aider", "goose", "gemini")),
 ]
-#: The tool that runs a command, and the name of its argument. Aider has none.
-SHELLS = {
-    "codex": ("exec_command", "cmd"),
-    "pi": ("bash", "command"),
-    "opencode": ("bash", "command"),
-    "claude": ("Bash", "command"),
-    "openclaw": ("exec", "command"),
-    "goose": ("shell", "command"),
-    "gemini": ("run_shell_command", "command"),
-}
 
 
 @dataclass
