@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from mesh import clock
-from mesh.errors import RunnerUnfit
+from mesh.errors import BadUse, RunnerUnfit
 from mesh.models import AgentEntry, Message, Task
 from mesh.models.runner_choice import CommandChoice, ModelChoice, RunnerChoice, TmuxChoice
 from mesh.models.running import RunnerHealth
@@ -21,6 +22,9 @@ from mesh.service.parking import Parking
 from mesh.service.skill_context import SkillContext
 from mesh.service.told import Told
 from mesh.service.workplace import HostWorkplace
+
+if TYPE_CHECKING:
+    from mesh.runners.tmux.wording import Command
 
 
 class AgentRunner:
@@ -62,8 +66,18 @@ class AgentRunner:
         if isinstance(choice, TmuxChoice):
             from mesh.runners.tmux import TmuxRunner
 
-            return TmuxRunner(self._core.agent, choice)
+            return TmuxRunner(self._core.agent, choice, command=self._typed_command())
         return None
+
+    def _typed_command(self) -> Command:
+        """How the mesh is called in a session's shell: with its root, if that can be typed there. Where it can't the
+        session's own MESH_ROOT has to name it."""
+        from mesh.runners.tmux.wording import Command
+
+        try:
+            return Command("mesh", f"--root {self._core.store.layout.root}")
+        except BadUse:
+            return Command("mesh")
 
     # -- tasks
 

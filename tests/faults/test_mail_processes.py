@@ -147,7 +147,8 @@ def test_many_senders_never_exceed_the_cap_even_when_killed(tmp_path: Path) -> N
     with ExitStack() as stack:
         senders = [stack.enter_context(running(SENDER, root, f"s{number}")) for number in range(8)]
         began = time.monotonic()
-        while time.monotonic() - began < 2.5:
+        # Until there was room again and again: a slow machine gets longer for that.
+        while (spent_s := time.monotonic() - began) < 2.5 or (acked <= 20 and spent_s < 30):
             names = store.files.names(store.layout.mail("coder").inbox)
             most = max(most, len(names))
             for name in names[: chance.randrange(4)]:
@@ -170,7 +171,7 @@ def test_many_senders_never_exceed_the_cap_even_when_killed(tmp_path: Path) -> N
     assert counted(store, "coder") == (true, true)
     assert true <= cap
     assert most >= cap - 10, "they must have met the cap"
-    assert acked >= 5, "and there was room again and again"
+    assert acked > 20
     folders = store.layout.mail("coder")
     there = Counter(
         found.id for folder in (folders.inbox, folders.processed) for _, found in store.mail.tracing.messages(folder)

@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from mesh.errors import UnknownTask
 from mesh.models import Claim, Task
 from mesh.models.running import RunnerHealth
@@ -236,7 +234,6 @@ async def test_telling_of_what_is_not_ones_own_or_isnt_there(mesh: Mesh, tools: 
 
 def test_the_daemon_has_these_routes(mesh: Mesh) -> None:
     """What the stand-in above takes, the real daemon takes too."""
-    pytest.importorskip("mesh.service.told_api")
     document = build_app("bob", lambda: mesh.service("bob")).openapi()
     bodies = {"progress": {"progress", "note"}, "complete": {"text", "files", "evidence"}, "fail": {"error"}}
     for what, fields in bodies.items():
